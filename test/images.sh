@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Builds the two images and leaves them as archives in bin/images, ready for `ctr -n k8s.io images import`.
+#
+#   images.sh VERSION [controller|agent ...]
+#
+# Where docker or podman runs, it builds on public bases. Without either it installs buildah and builds on a Debian made by
+# debootstrap, with the modules and the Go that this machine has: nothing comes from a registry of images.
+# Environment: GOLANG, AGENT_BASE and CONTROLLER_BASE replace the base images, REPOSITORY and TAG name the result.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+version=${1:?usage: images.sh VERSION [controller|agent ...]}
+shift
+images=("$@")
+(($#)) || images=(controller agent)
+repository=${REPOSITORY:-ghcr.io/fairlead}
+tag=${TAG:-dev}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/fairlead
+out=bin/images
+mkdir -p "$out"
+
+# base NAME gives the build argument of an image's base, if the caller or the engine chose one.
+base() {
+	local chosen
+	case $1 in
+	controller) chosen=${CONTROLLER_BASE:-${local_controller_base:-}} ;;
+	agent) chosen=${AGENT_BASE:-${local_base:-}} ;;
+	esac
+	[[ -z $chosen ]] || printf -- '--build-arg=BASE=%s' "$chosen"
+}
+
+with_engine() {
+	local engine=$1 image arguments
+	for image in "${images[@]}"; do
+		echo "building $repository/fairlead-$image:$tag with $engine"
+		mapfile -t arguments < <(base "$image")
+		"$engine" build --build-arg "VERSION=$version" ${GOLANG:+--build-arg "GOLANG=$GOLANG"} "${arguments[@]}" \
+			--tag "$repository/fairlead-$image:$tag" --file "Dockerfile.$image" .
+		"$engine" save --output "$out/fairlead-$image.tar" "$repository/fairlead-$image:$tag"
+	done
+}
+
+install_buildah() {
+	command -v buildah >/dev/null && command -v debootstrap >/dev/null && return
+	((EUID == 0)) || { echo "build images: no docker, no podman, and installing buildah needs root" >&2; exit 1; }
+	echo "installing Debian packages: buildah debootstrap"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get -qq update
+	apt-get -qq install --yes --no-install-recommends buildah debootstrap >/dev/null
+}
+
+# buildah in a corner of its own: no daemon, no overlay file system and no configuration of the machine is needed.
+builder() {
+	local verb=$1
+	shift
+	STORAGE_DRIVER=vfs buildah --root "$cache/images/root" --runroot "$cache/images/run" "$verb" "$@"
+}
+
+make_local_base() {
+	local_controller_base=scratch
+	local_base=localhost/debian:bookworm
+	builder inspect --type image "$local_base" >/dev/null 2>&1 && return
+	echo "making a Debian base image with debootstrap"
+	local root container
+	root=$(mktemp -d)
+	debootstrap --variant=minbase bookworm "$root" >"$cache/images/debootstrap.log" ||
+		{ tail "$cache/images/debootstrap.log" >&2; exit 1; }
+	container=$(builder from scratch)
+	builder add --quiet "$container" "$root" / >/dev/null
+	builder commit --quiet --rm "$container" "$local_base" >/dev/null
+	rm -rf "$root"
+}
+
+with_buildah() {
+	local image arguments
+	install_buildah
+	mkdir -p "$cache/images"
+	make_local_base
+	for image in "${images[@]}"; do
+		echo "building $repository/fairlead-$image:$tag with buildah"
+		(cd "$image" && GOWORK=off go mod download)
+		mapfile -t arguments < <(base "$image")
+		builder bud --isolation chroot --pull=never --quiet --build-arg "VERSION=$version" \
+			--build-arg "GOLANG=${GOLANG:-$local_base}" "${arguments[@]}" \
+			--volume "$(go env GOROOT):/usr/local/go:ro" --volume "$(go env GOMODCACHE):/go/pkg/mod" \
+			--tag "$repository/fairlead-$image:$tag" --file "Dockerfile.$image" . >/dev/null
+		rm -f "$out/fairlead-$image.tar"
+		builder push --quiet "$repository/fairlead-$image:$tag" \
+			"docker-archive:$out/fairlead-$image.tar:$repository/fairlead-$image:$tag"
+	done
+	builder rmi --prune >/dev/null
+}
+
+if docker info >/dev/null 2>&1; then
+	with_engine docker
+elif podman info >/dev/null 2>&1; then
+	with_engine podman
+else
+	with_buildah
+fi
+ls -l "$out"
