@@ -1,0 +1,51 @@
+// Command demo is what `make demo` runs: Fairlead on a real cluster, under traffic. The environment says how: KEEP=1
+// leaves the cluster running, MODE, NODES and DIR are the agents' mode, the number of nodes and the cluster's folder.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/fairlead/fairlead/test/demo"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	wd, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("find the repository: %w", err)
+	}
+	cfg := demo.Config{
+		Bin: filepath.Join(wd, "bin"), Dir: "/var/lib/fairlead-demo", Mode: os.Getenv("MODE"), Nodes: 3,
+		Keep: os.Getenv("KEEP") != "", Flips: 10, Out: os.Stdout,
+	}
+	if dir := os.Getenv("DIR"); dir != "" {
+		cfg.Dir = dir
+	}
+	if n := os.Getenv("NODES"); n != "" {
+		if cfg.Nodes, err = strconv.Atoi(n); err != nil {
+			return fmt.Errorf("NODES=%q: give a number", n)
+		}
+	}
+	begin := time.Now()
+	if err := demo.Run(ctx, cfg); err != nil {
+		return err
+	}
+	fmt.Printf("\nIt took %.0f s.\n", time.Since(begin).Seconds())
+	return nil
+}

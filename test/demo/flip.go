@@ -1,0 +1,113 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/fairlead/fairlead/test/audit"
+	"github.com/fairlead/fairlead/test/cluster"
+	"github.com/fairlead/fairlead/test/fairlead"
+)
+
+// flip is one turn of a Pod's readiness, and when who knew.
+type flip struct {
+	pod   core.Pod
+	ready bool
+	// asked: the Pod was told; wrote: the kubelet's status came to the API server; heard: the controller's watch
+	// delivered it; kernels: each node's kernel had taken it, by node name.
+	asked, wrote, heard time.Time
+	kernels             map[string]time.Time
+}
+
+// last is when the last kernel had it.
+func (f *flip) last() time.Time {
+	var last time.Time
+	for _, at := range f.kernels {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// latency is from the kubelet's write to the last kernel.
+func (f *flip) latency() time.Duration { return f.last().Sub(f.wrote) }
+
+// turn tells a Pod to be ready or not, and waits until that is true in every kernel.
+func turn(ctx context.Context, s *fairlead.System, pod core.Pod, ready bool) (*flip, error) {
+	f := &flip{pod: pod, ready: ready, asked: time.Now()}
+	if err := tell(ctx, s.Cluster.Nodes[0], pod, ready); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	what := map[bool]string{true: "ready", false: "unready"}[ready]
+	if err := f.waitStatus(ctx, s); err != nil {
+		return nil, fmt.Errorf("wait for the kubelet to find Pod %s %s: %w", pod.Name, what, err)
+	}
+	if err := f.waitKernels(ctx, s); err != nil {
+		return nil, fmt.Errorf("wait for all kernels to have Pod %s %s: %w", pod.Name, what, err)
+	}
+	return f, f.findWrite(s.Cluster)
+}
+
+// tell asks the Pod from a node, by plain HTTP.
+func tell(ctx context.Context, n *cluster.Node, pod core.Pod, ready bool) error {
+	path := "/admin/ready?value=" + strconv.FormatBool(ready)
+	if _, err := n.Run(ctx, "/usr/bin/env", "bash", "-c", postScript, "post", pod.Status.PodIP, strconv.Itoa(httpPort), path); err != nil {
+		return fmt.Errorf("turn Pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// postScript speaks HTTP with nothing but bash, which every Debian machine has.
+const postScript = `exec 3<>"/dev/tcp/$1/$2" && printf 'POST %s HTTP/1.0\r\nContent-Length: 0\r\n\r\n' "$3" >&3 && read -r status <&3 && [[ $status == *" 20"* ]]`
+
+func (f *flip) waitStatus(ctx context.Context, s *fairlead.System) error {
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		p, err := s.Cluster.Client.CoreV1().Pods(f.pod.Namespace).Get(ctx, f.pod.Name, meta.GetOptions{})
+		return err == nil && isReady(p) == f.ready, err
+	})
+}
+
+func (f *flip) waitKernels(ctx context.Context, s *fairlead.System) error {
+	f.kernels = map[string]time.Time{}
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		for node, agent := range s.Agents {
+			if _, done := f.kernels[node]; done {
+				continue
+			}
+			programmed, err := fairlead.Programmed(agent.Log(), f.asked)
+			if err != nil {
+				return false, err
+			}
+			if len(programmed) > 0 {
+				f.kernels[node], f.heard = programmed[0].At, programmed[0].Cause
+			}
+		}
+		return len(f.kernels) == len(s.Agents), nil
+	})
+}
+
+// findWrite looks up in the audit log when the write came that the controller then heard of.
+func (f *flip) findWrite(c *cluster.Cluster) error {
+	events, err := audit.Read(c.AuditLog())
+	if err != nil {
+		return err
+	}
+	for _, e := range slices.Backward(audit.PodStatusWrites(events, f.pod.Namespace, f.pod.Name, f.asked)) {
+		if e.Received.Before(f.heard) {
+			f.wrote = e.Received
+			return nil
+		}
+	}
+	return errors.New("the audit log has no write of the Pod's status before the controller heard of it")
+}

@@ -1,0 +1,116 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/test/audit"
+	"github.com/fairlead/fairlead/test/cluster"
+	"github.com/fairlead/fairlead/test/traffic"
+	"github.com/fairlead/fairlead/test/workload"
+)
+
+// teller writes the story for people.
+type teller struct{ out io.Writer }
+
+func newTeller(out io.Writer) *teller { return &teller{out: out} }
+
+func (t *teller) chapter(title string) { fmt.Fprintf(t.out, "\n── %s\n", title) }
+
+func (t *teller) say(format string, args ...any) {
+	fmt.Fprintf(t.out, "   "+format+"\n", args...)
+}
+
+// flip tells one turn of readiness as a timeline whose zero is the kubelet's write.
+func (t *teller) flip(f *flip) {
+	what := map[bool]string{true: "ready", false: "unready"}[f.ready]
+	t.say("Pod %s is told to be %s; its probe finds out %v later", f.pod.Name, what, f.wrote.Sub(f.asked).Round(time.Millisecond))
+	t.at(f, f.wrote, "the kubelet writes Ready="+map[bool]string{true: "True", false: "False"}[f.ready]+" to the API server")
+	t.at(f, f.heard, "fairlead-controller knows")
+	for _, node := range slices.Sorted(maps.Keys(f.kernels)) {
+		t.at(f, f.kernels[node], node+"'s kernel forwards by it")
+	}
+}
+
+func (t *teller) at(f *flip, at time.Time, what string) {
+	ms := float64(at.Sub(f.wrote).Microseconds()) / 1000
+	t.say("  %8.1f ms  %-10s %s", ms, strings.Repeat("·", min(10, int(ms/4)))+"●", what)
+}
+
+// verdict sums up, and says what did not come true.
+func (t *teller) verdict(flips []*flip, samples []workload.Sample, watches []audit.Watch) error {
+	t.chapter("What came of it")
+	var errs []error
+	sum := traffic.Summarise(samples)
+	t.say("requests sent %d, failed %d, answered by %d Pods", sum.Sent, sum.Failed, len(sum.ByPod))
+	if sum.Failed > 0 {
+		errs = append(errs, fmt.Errorf("%d of %d requests failed, such as: %s", sum.Failed, sum.Sent, strings.Join(sum.Errors, "; ")))
+	}
+	t.lastConnections(flips, samples)
+	for _, late := range lateConnections(flips, samples) {
+		errs = append(errs, fmt.Errorf("a connection came too late: %s", late))
+	}
+	for _, ready := range []bool{false, true} {
+		var ms []time.Duration
+		for _, f := range flips {
+			if f.ready == ready {
+				ms = append(ms, f.latency())
+			}
+		}
+		slices.Sort(ms)
+		if len(ms) == 0 {
+			continue
+		}
+		t.say("%-7s: from the kubelet's write to the last node's kernel p50 %v, worst %v, over %d flips",
+			map[bool]string{true: "ready", false: "unready"}[ready], millis(median(ms)), millis(ms[len(ms)-1]), len(ms))
+		if !ready && median(ms) > goal {
+			errs = append(errs, fmt.Errorf("the median of %v is over the goal of %v", millis(median(ms)), goal))
+		}
+	}
+	var held []string
+	for _, w := range watches {
+		held = append(held, fmt.Sprintf("%s %d", w.Resource, w.Open))
+	}
+	t.say("watches that Fairlead holds at the API server, all nodes together: %s", strings.Join(held, ", "))
+	return errors.Join(errs...)
+}
+
+// lastConnections tells when the last new connection reached a Pod that had turned unready.
+func (t *teller) lastConnections(flips []*flip, samples []workload.Sample) {
+	for _, f := range flips {
+		if f.ready {
+			continue
+		}
+		last := traffic.LastTo(samples, f.pod.Name, f.asked, f.last())
+		if last.IsZero() {
+			continue
+		}
+		t.say("the last new connection that reached Pod %s began %s its kubelet's write, %s the last kernel had it",
+			f.pod.Name, beforeAfter(last.Sub(f.wrote)), beforeAfter(last.Sub(f.last())))
+		return
+	}
+}
+
+func beforeAfter(d time.Duration) string {
+	if d < 0 {
+		return millis(-d) + " before"
+	}
+	return millis(d) + " after"
+}
+
+func median(sorted []time.Duration) time.Duration { return sorted[len(sorted)/2] }
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
+
+// keep tells how to go on with a cluster that stays.
+func (t *teller) keep(c *cluster.Cluster) {
+	t.chapter("The cluster stays")
+	t.say("export KUBECONFIG=%s", c.AdminKubeconfig())
+	t.say("%s get pods -A -o wide", c.Kubectl())
+	t.say("logs are in %s; remove everything with: make cluster-down DIR=%s", c.Logs(), c.Dir())
+}
