@@ -36,8 +36,8 @@ hostname "$1"
 mount -t tmpfs -o mode=0755 run /run
 mkdir -p /run/lock /run/keep
 mount --bind "$3" /run/keep
-mount --bind "$2/lib" /var/lib
-mount --bind "$2/log" /var/log
+mount --bind "/run/keep${2#"$3"}/lib" /var/lib
+mount --bind "/run/keep${2#"$3"}/log" /var/log
 mkdir -p "$3"
 mount --bind /run/keep "$3"
 umount /run/keep

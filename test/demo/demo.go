@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/test/cluster"
 	"github.com/fairlead/fairlead/test/fairlead"
 	"github.com/fairlead/fairlead/test/traffic"
+	"github.com/fairlead/fairlead/test/web"
 	"github.com/fairlead/fairlead/test/workload"
 )
 
@@ -67,11 +68,11 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 		return err
 	}
 	t.say("fairlead-controller runs on the host, fairlead-agent on %d nodes (%s mode)", len(c.Nodes), s.Mode(ctx))
-	vip, err := deploy(ctx, c.Client)
+	vip, err := web.Deploy(ctx, c.Client)
 	if err != nil {
 		return err
 	}
-	t.say("Deployment %s has %d ready Pods behind Service %s", name, replicas, vip)
+	t.say("Deployment %s has %d ready Pods behind Service %s", web.Name, web.Replicas, vip)
 
 	t.chapter("Traffic")
 	clients, err := startTraffic(ctx, c, vip)
@@ -85,10 +86,10 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 	}
 	t.chapter("The Deployment is rolled")
 	begin := time.Now()
-	if err := roll(ctx, c.Client); err != nil {
+	if err := web.Roll(ctx, c.Client); err != nil {
 		return err
 	}
-	t.say("all %d Pods replaced in %.1f s, one at a time, each draining for %v", replicas, time.Since(begin).Seconds(), drain)
+	t.say("all %d Pods replaced in %.1f s, one at a time, each draining for %v", web.Replicas, time.Since(begin).Seconds(), web.Drain)
 	watches, err := watchesOf(c)
 	if err != nil {
 		return err
@@ -100,9 +101,15 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 	return t.verdict(flips, samples, watches)
 }
 
-// tellFlips turns Pods unready and ready again, in turn.
+// Flips turns Pods unready and ready again, n times, in turn, each time until every kernel has it.
+func Flips(ctx context.Context, s *fairlead.System, n int) (int, error) {
+	flips, err := tellFlips(ctx, s, n, newTeller(io.Discard))
+	return len(flips), err
+}
+
+// tellFlips does so, and tells the first.
 func tellFlips(ctx context.Context, s *fairlead.System, n int, t *teller) ([]*flip, error) {
-	pods, err := readyPods(ctx, s.Cluster.Client)
+	pods, err := web.ReadyPods(ctx, s.Cluster.Client)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/test/audit"
 	"github.com/fairlead/fairlead/test/cluster"
 	"github.com/fairlead/fairlead/test/fairlead"
+	"github.com/fairlead/fairlead/test/web"
 )
 
 // flip is one turn of a Pod's readiness, and when who knew.
@@ -44,7 +45,7 @@ func (f *flip) latency() time.Duration { return f.last().Sub(f.wrote) }
 // turn tells a Pod to be ready or not, and waits until that is true in every kernel.
 func turn(ctx context.Context, s *fairlead.System, pod core.Pod, ready bool) (*flip, error) {
 	f := &flip{pod: pod, ready: ready, asked: time.Now()}
-	if err := tell(ctx, s.Cluster.Nodes[0], pod, ready); err != nil {
+	if err := Tell(ctx, s.Cluster.Nodes[0], pod, ready); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -59,10 +60,10 @@ func turn(ctx context.Context, s *fairlead.System, pod core.Pod, ready bool) (*f
 	return f, f.findWrite(s.Cluster)
 }
 
-// tell asks the Pod from a node, by plain HTTP.
-func tell(ctx context.Context, n *cluster.Node, pod core.Pod, ready bool) error {
+// Tell turns the Pod: it asks it from a node, by plain HTTP.
+func Tell(ctx context.Context, n *cluster.Node, pod core.Pod, ready bool) error {
 	path := "/admin/ready?value=" + strconv.FormatBool(ready)
-	if _, err := n.Run(ctx, "/usr/bin/env", "bash", "-c", postScript, "post", pod.Status.PodIP, strconv.Itoa(httpPort), path); err != nil {
+	if _, err := n.Run(ctx, "/usr/bin/env", "bash", "-c", postScript, "post", pod.Status.PodIP, strconv.Itoa(web.HTTPPort), path); err != nil {
 		return fmt.Errorf("turn Pod %s: %w", pod.Name, err)
 	}
 	return nil
@@ -74,7 +75,7 @@ const postScript = `exec 3<>"/dev/tcp/$1/$2" && printf 'POST %s HTTP/1.0\r\nCont
 func (f *flip) waitStatus(ctx context.Context, s *fairlead.System) error {
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		p, err := s.Cluster.Client.CoreV1().Pods(f.pod.Namespace).Get(ctx, f.pod.Name, meta.GetOptions{})
-		return err == nil && isReady(p) == f.ready, err
+		return err == nil && web.IsReady(p) == f.ready, err
 	})
 }
 

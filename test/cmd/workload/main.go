@@ -44,6 +44,8 @@ func run(ctx context.Context, args []string) error {
 		return serve(ctx, args[1:])
 	case "load":
 		return load(ctx, args[1:])
+	case "resolve":
+		return resolve(ctx, args[1:])
 	case "pause":
 		<-ctx.Done()
 		return nil
@@ -51,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Println(usage)
 		return nil
 	}
-	return fmt.Errorf("unknown command %q: give serve, load or none\n%s", args[0], usage)
+	return fmt.Errorf("unknown command %q: give serve, load, resolve or none\n%s", args[0], usage)
 }
 
 func serve(ctx context.Context, args []string) error {
@@ -97,6 +99,19 @@ func load(ctx context.Context, args []string) error {
 		ctx = limited
 	}
 	return workload.Load(ctx, cfg, os.Stdout)
+}
+
+func resolve(ctx context.Context, args []string) error {
+	var cfg workload.ResolveConfig
+	flags := flag.NewFlagSet("workload resolve", flag.ContinueOnError)
+	flags.StringVar(&cfg.Server, "server", "", "HOST:PORT of the DNS server")
+	flags.StringVar(&cfg.Network, "protocol", workload.UDP, "udp or tcp")
+	flags.StringVar(&cfg.Name, "name", "", "name to look up, fully qualified")
+	flags.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "time limit")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	return workload.Resolve(ctx, cfg, os.Stdout)
 }
 
 func parse(flags *flag.FlagSet, args []string) error {
