@@ -170,16 +170,16 @@ func NewPort(p ServicePort, lists map[Scope][]Backend) *Port {
 func (p *Port) List(s Scope) []Backend { return p.lists[s] }
 
 // Cluster returns the backends that traffic to the cluster list is spread over: those in use, sorted by address and port,
-// taken from the part that ClusterScope names. With ClusterScope Node it is the node's list if that has any in use, else
-// the zone's. The result is not to be changed.
+// taken from the part that ClusterScope names. With ClusterScope Node it is what is ready in the node's list, else the
+// zone's list: a local list may hold draining backends while others are ready elsewhere. The result is not to be changed.
 func (p *Port) Cluster() []Backend {
-	if p.ClusterScope == Node {
-		if l := inUse(p.lists[Node]); len(l) > 0 {
-			return l
-		}
-		return inUse(p.lists[Zone])
+	if p.ClusterScope != Node {
+		return inUse(p.lists[p.ClusterScope])
 	}
-	return inUse(p.lists[p.ClusterScope])
+	if l := only(p.lists[Node], func(b Backend) bool { return b.State == Ready }); len(l) > 0 {
+		return l
+	}
+	return inUse(p.lists[Zone])
 }
 
 // Local returns the backends on this node that are in use, sorted by address and port; not to be changed.
@@ -206,11 +206,15 @@ func (p *Port) ReadyLocalAddresses() int {
 	return n
 }
 
-func inUse(l []Backend) []Backend {
-	if !slices.ContainsFunc(l, func(b Backend) bool { return b.State == Kept }) {
+func inUse(l []Backend) []Backend { return only(l, func(b Backend) bool { return b.State != Kept }) }
+
+// only returns the backends that want keeps, and l itself if it keeps all.
+func only(l []Backend, want func(Backend) bool) []Backend {
+	unwanted := func(b Backend) bool { return !want(b) }
+	if !slices.ContainsFunc(l, unwanted) {
 		return l
 	}
-	return slices.DeleteFunc(slices.Clone(l), func(b Backend) bool { return b.State == Kept })
+	return slices.DeleteFunc(slices.Clone(l), unwanted)
 }
 
 func compareBackends(a, b Backend) int {

@@ -184,6 +184,13 @@ func TestLists(t *testing.T) {
 	if got := p.Cluster(); len(got) != 2 || got[0].Addr != addr(2) {
 		t.Errorf("no usable local backend: cluster list %v, want the zone's", got)
 	}
+	draining := fwd.NewPort(fwd.ServicePort{ClusterScope: fwd.Node}, map[fwd.Scope][]fwd.Backend{
+		fwd.Zone: {{Addr: addr(3)}},
+		fwd.Node: {{Addr: addr(1), State: fwd.Draining}},
+	})
+	if got := draining.Cluster(); len(got) != 1 || got[0].Addr != addr(3) {
+		t.Errorf("only a draining local backend: cluster list %v, want the zone's", got)
+	}
 	if got := p.Local(); len(got) != 0 {
 		t.Errorf("local list %v, want none in use", got)
 	}

@@ -1148,8 +1148,8 @@ type ServicePort struct {
 	SourceRanges []*Prefix `protobuf:"bytes,15,rep,name=source_ranges,json=sourceRanges,proto3" json:"source_ranges,omitempty"`
 	// ipvs_scheduler is the annotation fairlead.io/ipvs-scheduler; empty is the agent's default.
 	IpvsScheduler string `protobuf:"bytes,16,opt,name=ipvs_scheduler,json=ipvsScheduler,proto3" json:"ipvs_scheduler,omitempty"`
-	// cluster_scope names the part whose list is the node's cluster list. SCOPE_NODE: the NODE part's if it has a usable
-	// backend, else the ZONE part's.
+	// cluster_scope names the part whose list is the node's cluster list. SCOPE_NODE: the ready backends of the NODE part if
+	// there are any, else the ZONE part's list.
 	ClusterScope Scope `protobuf:"varint,17,opt,name=cluster_scope,json=clusterScope,proto3,enum=fairlead.v1.Scope" json:"cluster_scope,omitempty"`
 	// usable is true when some node could use some endpoint. Without it traffic is rejected; with it, and with an empty
 	// list, it is dropped.

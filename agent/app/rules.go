@@ -1,0 +1,114 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/agent/dataplane"
+	"github.com/fairlead/fairlead/agent/internal/hostinfo"
+	"github.com/fairlead/fairlead/agent/internal/iptables"
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// Rules is how the kernel is made to forward: what a running agent and the command plan have in common.
+type Rules struct {
+	// Mode is one of modeNames.
+	Mode string
+	// IPTablesFlavor is nft or legacy; "" is the one that the host uses.
+	IPTablesFlavor string
+	// DetectLocalMode is how Pods of this node are told from others: ClusterCIDR, NodeCIDR, BridgeInterface or
+	// InterfaceNamePrefix; "" is ClusterCIDR where ClusterCIDRs are given, and else they are not told.
+	DetectLocalMode                            string
+	ClusterCIDRs                               []netip.Prefix
+	PodBridgeInterface, PodInterfaceNamePrefix string
+	// MasqueradeAll hides clients of cluster IPs from endpoints. MasqueradeBit of the packet mark asks for that.
+	MasqueradeAll bool
+	MasqueradeBit int
+	// NodePortAddresses are prefixes of local addresses that take node ports, or "primary" alone; none is all.
+	NodePortAddresses []string
+}
+
+// The modes that this version has.
+const modeIPTables = "iptables"
+
+func modeNames() []string { return []string{modeIPTables} }
+
+func defaultRules() Rules { return Rules{Mode: modeIPTables, MasqueradeBit: 14} }
+
+// validate reports everything that is wrong, by the name of the flag.
+func (r Rules) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(slices.Contains(modeNames(), r.Mode), "--mode %q: this version has %s", r.Mode, strings.Join(modeNames(), ", "))
+	check(slices.Contains([]string{"", "nft", "legacy"}, r.IPTablesFlavor), "--iptables-flavor %q: want nft or legacy, or nothing to use the host's", r.IPTablesFlavor)
+	check(r.MasqueradeBit >= 0 && r.MasqueradeBit <= 31, "--iptables-masquerade-bit %d: want 0 to 31", r.MasqueradeBit)
+	if _, err := hostinfo.ParseNodePortAddresses(r.NodePortAddresses); err != nil {
+		check(false, "--nodeport-addresses: %s", strings.TrimPrefix(err.Error(), "nodeport addresses: "))
+	}
+	for _, needs := range []struct {
+		mode, flag string
+		given      bool
+	}{
+		{"ClusterCIDR", "--cluster-cidr", len(r.ClusterCIDRs) > 0},
+		{"BridgeInterface", "--pod-bridge-interface", r.PodBridgeInterface != ""},
+		{"InterfaceNamePrefix", "--pod-interface-name-prefix", r.PodInterfaceNamePrefix != ""},
+	} {
+		check(r.DetectLocalMode != needs.mode || needs.given, "--detect-local-mode %s: needs %s", needs.mode, needs.flag)
+		// The cluster CIDR has other uses in kube-proxy, so that it is commonly given in any mode.
+		check(r.DetectLocalMode == needs.mode || !needs.given || needs.mode == "ClusterCIDR",
+			"%s: needs --detect-local-mode %s, which is %q", needs.flag, needs.mode, r.DetectLocalMode)
+	}
+	check(slices.Contains([]string{"", "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"}, r.DetectLocalMode),
+		"--detect-local-mode %q: want ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix", r.DetectLocalMode)
+	if len(errs) == 0 { // what only the backend knows
+		errs = append(errs, r.iptables().Validate())
+	}
+	return errors.Join(errs...)
+}
+
+// iptables is the backend's view of the rules.
+func (r Rules) iptables() iptables.Config {
+	c := iptables.Defaults()
+	c.Flavor = iptables.Flavor(r.IPTablesFlavor)
+	c.MasqueradeAll, c.MasqueradeBit = r.MasqueradeAll, r.MasqueradeBit
+	c.ClusterCIDRs = r.ClusterCIDRs
+	c.DetectLocal = iptables.LocalMode(r.DetectLocalMode)
+	if r.DetectLocalMode == "" && len(r.ClusterCIDRs) > 0 {
+		c.DetectLocal = iptables.LocalClusterCIDR
+	}
+	c.Interface = r.PodBridgeInterface + r.PodInterfaceNamePrefix // validate lets one of them through
+	for _, s := range r.NodePortAddresses {
+		if s == "primary" {
+			c.NodePortPrimary = true
+		} else if p, err := netip.ParsePrefix(s); err == nil { // validate has seen all of them
+			c.NodePortAddresses = append(c.NodePortAddresses, p.Masked())
+		}
+	}
+	return c
+}
+
+// open finds the backend in this host. It changes nothing.
+func (r Rules) open(ctx context.Context, keepInvalid bool, logger *slog.Logger) (dataplane.Interface, error) {
+	c := r.iptables()
+	c.Logger, c.KeepInvalid = logger, keepInvalid
+	backend, err := iptables.New(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("--mode %s: %w", r.Mode, err)
+	}
+	return backend, nil
+}
+
+// writePlan prints what the backend would program.
+func (r Rules) writePlan(w io.Writer, f fwd.Family, t *fwd.Table) error {
+	return iptables.WritePlan(w, r.iptables(), f, t) //nolint:wrapcheck // the command names itself
+}

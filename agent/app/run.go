@@ -1,0 +1,149 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fairlead/fairlead/agent/dataplane"
+	"github.com/fairlead/fairlead/agent/internal/client"
+	"github.com/fairlead/fairlead/agent/internal/conntrack"
+	"github.com/fairlead/fairlead/agent/internal/healthcheck"
+	"github.com/fairlead/fairlead/agent/internal/hostinfo"
+	"github.com/fairlead/fairlead/agent/internal/proxy"
+	"github.com/fairlead/fairlead/agent/internal/store"
+)
+
+// The bounds of the back-off after the kernel refused.
+const (
+	retryBase = 100 * time.Millisecond
+	retryMax  = 5 * time.Second
+)
+
+// Run runs an agent in the current network namespace until ctx ends, and returns nil then. It first binds its ports and
+// looks whether it can program the kernel; an error there leaves everything as it was. Rules stay when it returns.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	sockets, err := listen(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer sockets.close()
+	tables := store.New()
+	m := newMetrics(cfg, tables)
+	health := healthcheck.NewHealth(time.Now, 2*cfg.SyncPeriod)
+	host, err := openHost(ctx, cfg, tables, health, m)
+	if err != nil {
+		return err
+	}
+	defer host.close()
+	follower, err := newClient(cfg, tables, host.dataplane.Name(), m)
+	if err != nil {
+		return err
+	}
+	loop, err := proxy.New(proxy.Config{
+		Dataplane: host.dataplane, Source: outlet{tables}, Steps: host.steps, Health: health,
+		Report:  func(o proxy.Outcome) { follower.Report(reportOf(o)) },
+		Metrics: proxy.NewMetrics(m.registry), Logger: cfg.Logger,
+		AuditInterval: cfg.AuditInterval, SyncPeriod: cfg.SyncPeriod, ResyncInterval: cfg.ResyncInterval,
+		RetryBase: retryBase, RetryMax: retryMax,
+	})
+	if err != nil {
+		return err
+	}
+	cfg.Logger.Info("agent starts", slog.String("agent_version", cfg.Version), slog.String("node", cfg.NodeName),
+		slog.String("mode", host.dataplane.Name()))
+	group, ctx := errgroup.WithContext(ctx)
+	sockets.serve(ctx, group, m, health, host.dataplane.Name())
+	group.Go(func() error { loop.Run(ctx); return nil })
+	group.Go(func() error { follower.Run(ctx); return nil })
+	if cfg.Listening != nil {
+		cfg.Listening(sockets.addresses())
+	}
+	err = group.Wait()
+	cfg.Logger.Info("agent stops, the kernel goes on as it is")
+	return err
+}
+
+func newClient(cfg Config, tables *store.Store, mode string, m *metrics) (*client.Client, error) {
+	credentials := cfg.Credentials
+	if cfg.Insecure {
+		credentials = insecure.NewCredentials()
+	}
+	return client.New(client.Config{
+		Controllers: cfg.Controllers, Node: cfg.NodeName, Version: cfg.Version, Mode: mode,
+		Credentials: credentials, PerCall: cfg.PerCall, Store: inlet{tables},
+		Metrics: client.NewMetrics(m.registry), Logger: cfg.Logger,
+	})
+}
+
+// host is what an agent does in this host.
+type host struct {
+	dataplane dataplane.Interface
+	steps     []proxy.Step
+	close     func()
+}
+
+// openHost finds the dataplane, and sets the sysctls that forwarding needs. With a Dataplane of the Config it does nothing.
+func openHost(ctx context.Context, cfg Config, tables *store.Store, health *healthcheck.Health, m *metrics) (host, error) {
+	if cfg.Dataplane != nil {
+		return host{dataplane: cfg.Dataplane, close: func() {}}, nil
+	}
+	if err := checkPrivileges(); err != nil {
+		return host{}, err
+	}
+	nodePorts, err := hostinfo.ParseNodePortAddresses(cfg.Rules.NodePortAddresses)
+	if err != nil {
+		return host{}, err
+	}
+	sysctls := hostinfo.ProcSys{Root: "/proc/sys"}
+	liberal, err := hostinfo.TCPBeLiberal(sysctls)
+	if err != nil {
+		return host{}, err
+	}
+	backend, err := cfg.Rules.open(ctx, liberal || cfg.Conntrack.TCPBeLiberal, cfg.Logger)
+	if err != nil {
+		return host{}, err
+	}
+	prepare(cfg, sysctls)
+	services := healthcheck.NewServices(healthcheck.Config{
+		Forwarding: health.Forwarding,
+		Answers: func(a netip.Addr) bool {
+			v, ok := tables.Current()
+			return ok && nodePorts.Contains(a, v.Table.Node().Addresses)
+		},
+	})
+	return host{
+		dataplane: backend,
+		steps: []proxy.Step{
+			flows{addresses: hostinfo.Addresses, nodePorts: nodePorts, deleted: m.deletedFlows, cleaner: conntrack.Cleaner{}},
+			&checkPorts{services: services},
+		},
+		close: services.Close,
+	}, nil
+}
+
+// prepare sets sysctls. What cannot be set is said and no reason to stop: in a container /proc/sys may be read-only, and
+// whoever runs it may have set them.
+func prepare(cfg Config, sysctls hostinfo.Sysctls) {
+	forwarding, err := hostinfo.Ensure(sysctls, hostinfo.Forwarding())
+	if err != nil {
+		cfg.Logger.Warn("forwarding may not work", slog.Any("error", err))
+	}
+	limits, err := cfg.Conntrack.Apply(sysctls, hostinfo.Cores())
+	if err != nil {
+		cfg.Logger.Warn("connection tracking keeps the kernel's limits", slog.Any("error", err))
+	}
+	for _, s := range append(forwarding, limits...) {
+		cfg.Logger.Info("sysctl set", slog.String("sysctl", s.Name), slog.String("value", s.Value))
+	}
+}

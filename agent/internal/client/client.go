@@ -1,0 +1,154 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// Client is described at the package. Report may be called from any goroutine; Run is called once.
+type Client struct {
+	cfg    Config
+	outbox outbox
+
+	// forget: what is held was found to differ or could not be continued, and is not told to the next controller.
+	forget bool
+	// complaint is the code of the failure that was logged last since a controller answered.
+	complaint codes.Code
+}
+
+// New returns a Client, or says what the Config lacks.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Client{cfg: cfg.withDefaults(), outbox: newOutbox()}, nil
+}
+
+// Report takes what became of a revision to the controller that sent it, if it still listens. It never blocks: of several
+// reports that could not be sent yet, the last one goes, with the notices of all. The report is not to be changed later.
+func (c *Client) Report(r *fairleadv1.Report) { c.outbox.put(r) }
+
+// Run follows one controller after the other until ctx ends.
+func (c *Client) Run(ctx context.Context) {
+	controllers := slices.Clone(c.cfg.Controllers)
+	rand.Shuffle(len(controllers), func(i, j int) { controllers[i], controllers[j] = controllers[j], controllers[i] })
+	retry := backoff{timing: c.cfg.Timing, jitter: c.cfg.Jitter}
+	for i := 0; ctx.Err() == nil; i++ {
+		address, started := controllers[i%len(controllers)], time.Now()
+		c.cfg.Metrics.attempts.Inc()
+		err := c.follow(ctx, address)
+		if ctx.Err() != nil {
+			return
+		}
+		pause := retry.after(time.Since(started), err)
+		c.explain(address, err, pause)
+		c.cfg.Wait(ctx, pause)
+	}
+}
+
+// follow follows one controller until something ends the stream; the error says what and is never nil.
+func (c *Client) follow(ctx context.Context, address string) error {
+	alive := grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: c.cfg.Timing.Keepalive, Timeout: c.cfg.Timing.Keepalive})
+	conn, err := grpc.NewClient("passthrough:///"+address, c.cfg.dialOptions(alive)...)
+	if err != nil {
+		return fmt.Errorf("dial controller: %w", err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(c.cfg.Timing.Handshake, func() { cancel(errSilent) })
+	defer silence.Stop()
+	stream, err := fairleadv1.NewForwardingClient(conn).Follow(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", cause(ctx, err))
+	}
+	s := c.newSession(stream, address)
+	if err := stream.Send(&fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Hello{Hello: s.hello()}}); err != nil {
+		_, err = stream.Recv() // which has the reason
+		return fmt.Errorf("send hello: %w", cause(ctx, err))
+	}
+	sent := make(chan struct{})
+	go func() { defer close(sent); c.outbox.send(ctx, stream) }()
+	err = c.receive(s, silence, cancel)
+	err = cause(ctx, err)
+	cancel(nil)
+	<-sent
+	c.outbox.close()
+	c.cfg.Metrics.connected.Set(0)
+	return c.judge(err)
+}
+
+// receive hands messages to the session until one of them, or none in time, ends the stream.
+func (c *Client) receive(s *session, silence *time.Timer, cancel context.CancelCauseFunc) error {
+	for {
+		m, err := s.stream.Recv()
+		if err != nil {
+			return fmt.Errorf("receive: %w", err)
+		}
+		silence.Stop() // a large table takes its time here, in which nothing is missed
+		if err := s.handle(m); err != nil {
+			cancel(err)
+			return err
+		}
+		silence.Reset(s.patience)
+	}
+}
+
+// errSilent ends a stream that looks alive.
+var errSilent = errors.New("nothing was heard from the controller for too long")
+
+// cause prefers our own reason for ending the stream to what gRPC makes of it.
+func cause(ctx context.Context, err error) error {
+	if own := context.Cause(ctx); own != nil && !errors.Is(own, context.Canceled) {
+		return own
+	}
+	return err
+}
+
+// judge counts why a stream ended and decides what to do about the table that is held.
+func (c *Client) judge(err error) error {
+	m := c.cfg.Metrics
+	switch {
+	case errors.Is(err, fwd.ErrDigest):
+		m.mismatches.Inc()
+		c.forget = true
+	case errors.Is(err, fwd.ErrMalformed), status.Code(err) == codes.Internal: // Internal: gRPC could not decode it
+		m.malformed.Inc()
+		c.forget = true
+	case errors.Is(err, errSilent):
+		m.lost.Inc()
+	}
+	return err
+}
+
+// welcomed says that a controller answered.
+func (c *Client) welcomed(address string, w *fairleadv1.Welcome) {
+	c.complaint = codes.OK
+	c.cfg.Metrics.connected.Set(1)
+	c.cfg.Logger.Info("controller answered",
+		slog.String("controller", address), slog.Uint64("epoch", w.GetEpoch()), slog.String("controller_version", w.GetVersion()))
+}
+
+// explain logs a failure when it is the first of its kind since a controller answered.
+func (c *Client) explain(address string, err error, pause time.Duration) {
+	log, code := c.cfg.Logger.Warn, status.Code(err)
+	if code == c.complaint {
+		log = c.cfg.Logger.Debug
+	}
+	c.complaint = code
+	log("no controller is followed, the kernel stays as it is",
+		slog.String("controller", address), slog.Any("error", err), slog.Duration("retry_in", pause))
+}

@@ -1,0 +1,222 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/fairlead/fairlead/agent/dataplane"
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// Backend programs a kernel by iptables.
+type Backend struct {
+	config     Config
+	runner     runner
+	flavor     Flavor
+	families   []*family
+	generation generation
+	// swept: leftovers in the other flavour are gone.
+	swept bool
+}
+
+var _ dataplane.Interface = (*Backend)(nil)
+
+// family is the state of one IP family.
+type family struct {
+	commands
+	ipt         anchorer
+	randomFully bool
+	// layout and realised are nil until a Sync has succeeded and after one has failed; only a Sync of everything helps then.
+	layout   *layout
+	realised held
+}
+
+// New finds the host's iptables and its flavour. It changes nothing. It fails with a Config that Validate refuses, and with
+// ErrNoIptables.
+func New(ctx context.Context, c Config) (*Backend, error) { return newBackend(ctx, c, execRunner{}) }
+
+func newBackend(ctx context.Context, c Config, r runner) (*Backend, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Logger == nil {
+		c.Logger = Defaults().Logger
+	}
+	if len(c.Families) == 0 {
+		c.Families = fwd.Families()
+	}
+	b := &Backend{config: c, runner: r, flavor: c.Flavor}
+	var err error
+	if b.flavor == FlavorAuto {
+		if b.flavor, err = detect(ctx, r); err != nil {
+			return nil, fmt.Errorf("detect flavor: %w", err)
+		}
+	}
+	if b.flavor == FlavorNFT {
+		b.generation.read = readGeneration
+	}
+	var errs []error
+	for _, f := range c.Families {
+		fam, err := b.open(ctx, f)
+		if err != nil {
+			errs = append(errs, err)
+			c.Logger.WarnContext(ctx, "leave out family", slog.String("family", f.String()), slog.Any("error", err))
+			continue
+		}
+		b.families = append(b.families, fam)
+	}
+	if len(b.families) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	return b, nil
+}
+
+func (b *Backend) open(ctx context.Context, f fwd.Family) (*family, error) {
+	c, err := find(ctx, b.runner, b.flavor, f)
+	if err != nil {
+		return nil, err
+	}
+	ipt, err := c.editor()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.read(ctx, b.runner); err != nil {
+		return nil, err
+	}
+	return &family{commands: c, ipt: ipt, randomFully: ipt.HasRandomFully()}, nil
+}
+
+// Name implements dataplane.Interface.
+func (b *Backend) Name() string { return "iptables" }
+
+// Flavor is the flavour in use.
+func (b *Backend) Flavor() Flavor { return b.flavor }
+
+// Sync implements dataplane.Interface.
+func (b *Backend) Sync(ctx context.Context, _, now *fwd.Table, delta dataplane.Delta) (dataplane.Report, error) {
+	var report dataplane.Report
+	if delta.All {
+		b.generation.forget()
+	}
+	for _, f := range b.families {
+		writes, err := f.sync(ctx, b, now, delta)
+		report.Writes += writes
+		if err != nil {
+			f.layout, f.realised = nil, nil
+			b.generation.forget()
+			return report, fmt.Errorf("sync %v: %w", f.commands.family, err)
+		}
+	}
+	if delta.All && !b.swept {
+		if err := b.sweep(ctx); err != nil {
+			return report, fmt.Errorf("sweep other flavor: %w", err)
+		}
+		b.swept = true
+	}
+	return report, nil
+}
+
+func (f *family) sync(ctx context.Context, b *Backend, now *fwd.Table, delta dataplane.Delta) (int, error) {
+	if delta.All || f.layout == nil {
+		return f.syncAll(ctx, b, now)
+	}
+	var want []Chain
+	var gone []chainKey
+	if delta.Node {
+		f.layout = newLayout(newSettings(b.config, f.commands.family, f.randomFully, now.Node()), now)
+		want = f.layout.chains()
+		gone = f.realised.others(want)
+	} else {
+		want, gone = f.layout.update(now, delta.Ports)
+	}
+	return f.apply(ctx, b, diff(f.commands.family, f.realised, want, gone))
+}
+
+// syncAll takes over whatever the kernel holds. Empty chains for the anchors come first and what is in them last, so that a
+// kernel that has nothing of ours yet does not look at half of it.
+func (f *family) syncAll(ctx context.Context, b *Backend, now *fwd.Table) (int, error) {
+	has, err := f.read(ctx, b.runner)
+	if err != nil {
+		return 0, err
+	}
+	f.realised = has.chains
+	f.layout = newLayout(newSettings(b.config, f.commands.family, f.randomFully, now.Node()), now)
+	writes, err := f.apply(ctx, b, f.missingHooks())
+	if err != nil {
+		return writes, err
+	}
+	placed, err := place(ctx, f.ipt, has.placements())
+	writes += placed
+	if err != nil {
+		return writes, err
+	}
+	want := f.layout.chains()
+	applied, err := f.apply(ctx, b, diff(f.commands.family, f.realised, want, f.realised.others(want)))
+	return writes + applied, err
+}
+
+// missingHooks makes the chains that anchors jump to, without rules.
+func (f *family) missingHooks() difference {
+	var empty []Chain
+	for _, a := range anchors() {
+		k := chainKey{a.Table, a.to}
+		if _, ok := f.realised[k]; !ok && !slices.ContainsFunc(empty, func(c Chain) bool { return c.chainKey == k }) {
+			empty = append(empty, Chain{chainKey: k})
+		}
+	}
+	return diff(f.commands.family, held{}, empty, nil)
+}
+
+// Chains in one restore. In the nft flavour the cost of a transaction grows faster than its length; in the legacy flavour
+// each one swaps the whole table.
+const (
+	chainsPerRestoreNFT    = 1000
+	chainsPerRestoreLegacy = 1 << 30
+)
+
+// apply writes the difference and notes what the kernel has taken.
+func (f *family) apply(ctx context.Context, b *Backend, d difference) (int, error) {
+	if d.empty() {
+		return 0, nil
+	}
+	most := chainsPerRestoreNFT
+	if f.flavor == FlavorLegacy {
+		most = chainsPerRestoreLegacy
+	}
+	writes := 0
+	for _, piece := range d.pieces(most) {
+		if err := f.write(ctx, b.runner, piece.restoreInput()); err != nil {
+			return writes, fmt.Errorf("write %v rules: %w", f.commands.family, err)
+		}
+		f.realised.realise(piece)
+		b.generation.wrote(piece.tables())
+		writes++
+	}
+	return writes, nil
+}
+
+// Audit implements dataplane.Interface. Where the kernel can tell that nobody changed anything, it reads nothing.
+func (b *Backend) Audit(ctx context.Context) ([]dataplane.Difference, error) {
+	if b.generation.unchanged() {
+		return nil, nil
+	}
+	var ds []dataplane.Difference
+	err := b.generation.check(func() (bool, error) {
+		for _, f := range b.families {
+			if f.realised == nil {
+				continue
+			}
+			has, err := f.read(ctx, b.runner)
+			if err != nil {
+				return false, fmt.Errorf("audit: %w", err)
+			}
+			ds = append(ds, f.anchorDifferences(has)...)
+			ds = append(ds, has.chains.differences(f.realised, f.object)...)
+		}
+		return len(ds) == 0, nil
+	})
+	return ds, err
+}

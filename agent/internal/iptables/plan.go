@@ -1,0 +1,245 @@
+package iptables
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// The tables that we have chains in.
+const (
+	natTable    = "nat"
+	filterTable = "filter"
+)
+
+// chainPrefix is the beginning of all names of ours.
+const chainPrefix = "FL-"
+
+// clientsPrefix begins the names of lists of clients (session affinity).
+const clientsPrefix = "FL-"
+
+// Chain is a chain of ours with all its rules.
+type Chain struct {
+	chainKey
+	// Level orders chains so that none leads to one of a higher level.
+	Level int
+	Rules []Rule
+}
+
+type chainKey struct{ Table, Name string }
+
+func (k chainKey) compare(o chainKey) int {
+	return cmp.Or(cmp.Compare(k.Table, o.Table), cmp.Compare(k.Name, o.Name))
+}
+
+// Levels. Chains of trees lie between levelRanges and levelRoot, the deeper the lower.
+const (
+	levelList     = 0
+	levelEntrance = 1
+	levelRanges   = 2
+	levelRoot     = 100
+	levelPorts    = 101
+	levelHook     = 102
+)
+
+// settings is what the plan of one family needs besides the Service ports. It follows from Config and the node's facts.
+type settings struct {
+	family       fwd.Family
+	mark         uint32
+	allSources   bool   // masquerade all traffic to cluster IPs
+	randomFully  bool   // MASQUERADE picks source ports at random
+	keepInvalid  bool   // leave packets of unknown connections alone
+	localSources []Rule // each matches some sources that are local Pods
+	nodePorts    []Rule // each matches some addresses that node ports answer at
+	nodeAddrs    []netip.Addr
+}
+
+func newSettings(c Config, f fwd.Family, randomFully bool, node fwd.NodeFacts) *settings {
+	s := &settings{
+		family: f, mark: 1 << c.MasqueradeBit, allSources: c.MasqueradeAll, randomFully: randomFully, keepInvalid: c.KeepInvalid,
+	}
+	for _, a := range node.Addresses {
+		if fwd.FamilyOf(a) == f {
+			s.nodeAddrs = append(s.nodeAddrs, a)
+		}
+	}
+	prefixes := c.ClusterCIDRs
+	switch c.DetectLocal {
+	case LocalNone:
+		prefixes = nil
+	case LocalNodeCIDR:
+		prefixes = node.PodCIDRs
+	case LocalBridge:
+		prefixes, s.localSources = nil, []Rule{{In: c.Interface}}
+	case LocalPrefix:
+		prefixes, s.localSources = nil, []Rule{{In: c.Interface + "+"}}
+	case LocalClusterCIDR:
+	}
+	for _, p := range prefixes {
+		if fwd.FamilyOf(p.Addr()) == f {
+			s.localSources = append(s.localSources, Rule{Src: toPrefix(p)})
+		}
+	}
+	s.nodePorts = nodePortMatches(c, f, s.nodeAddrs)
+	return s
+}
+
+// nodePortMatches leaves loopback out: what goes there stays on the host, and a translated packet with a loopback source
+// may not leave it without route_localnet, which lets neighbours reach services on 127.0.0.1 (CVE-2020-8558).
+func nodePortMatches(c Config, f fwd.Family, addrs []netip.Addr) []Rule {
+	var matches []Rule
+	switch {
+	case c.NodePortPrimary:
+		for _, a := range addrs[:min(1, len(addrs))] {
+			matches = append(matches, Rule{Dst: toAddr(a), DstLocal: true})
+		}
+	case len(c.NodePortAddresses) == 0:
+		loopback := toPrefix(netip.MustParsePrefix("127.0.0.0/8"))
+		if f == fwd.IPv6 {
+			loopback = toAddr(netip.IPv6Loopback())
+		}
+		loopback.Not = true
+		matches = append(matches, Rule{Dst: loopback, DstLocal: true})
+	default:
+		for _, p := range c.NodePortAddresses {
+			if fwd.FamilyOf(p.Addr()) == f && !p.Addr().IsLoopback() {
+				matches = append(matches, Rule{Dst: toPrefix(p), DstLocal: true})
+			}
+		}
+	}
+	return matches
+}
+
+func (s *settings) setMark() Rule {
+	return Rule{Verdict: MarkPacket, SetMark: MarkValue{s.mark, s.mark}}
+}
+
+func (s *settings) clearMark() Rule {
+	return Rule{Verdict: MarkPacket, SetMark: MarkValue{0, s.mark}}
+}
+
+// treeID names a tree: its kind, and for trees of ports the protocol.
+type treeID struct {
+	kind     treeKind
+	protocol fwd.Protocol
+}
+
+type treeKind uint8
+
+const (
+	addrTree          treeKind = iota // nat: all virtual IPs
+	nodePortTree                      // nat: node ports
+	clusterBlockTree                  // filter: cluster IPs without an endpoint
+	externalBlockTree                 // filter: external IPs without an endpoint
+	nodePortBlockTree                 // filter: node ports without an endpoint
+	firewallTree                      // filter: load-balancer IPs with source ranges
+	healthTree                        // filter: health-check node ports
+)
+
+func newTrees(f fwd.Family) map[treeID]*tree {
+	addr := min(addrBits, f.Bits())
+	trees := map[treeID]*tree{
+		{kind: addrTree}:          {name: "FL-IP", table: natTable, bits: addr},
+		{kind: clusterBlockTree}:  {name: "FL-CBLK", table: filterTable, bits: addr},
+		{kind: externalBlockTree}: {name: "FL-XBLK", table: filterTable, bits: addr},
+		{kind: firewallTree}:      {name: "FL-FW", table: filterTable, bits: addr},
+		{healthTree, fwd.TCP}:     {name: "FL-HEALTH", table: filterTable, bits: portBits},
+	}
+	for _, p := range fwd.Protocols() {
+		trees[treeID{nodePortTree, p}] = &tree{name: "FL-NP-" + p.String(), table: natTable, bits: portBits}
+		trees[treeID{nodePortBlockTree, p}] = &tree{name: "FL-NPB-" + p.String(), table: filterTable, bits: portBits}
+	}
+	return trees
+}
+
+// layout is the whole plan of one family: which chains there are. Their rules are computed when they are asked for.
+type layout struct {
+	settings *settings
+	table    *fwd.Table
+	trees    map[treeID]*tree
+}
+
+// newLayout plans a table from scratch.
+func newLayout(s *settings, t *fwd.Table) *layout {
+	l := &layout{settings: s, table: t, trees: newTrees(s.family)}
+	for id, p := range t.Ports() {
+		if p.Family == s.family {
+			for _, e := range s.plan(p).entries {
+				l.trees[e.tree].add(e.key, id)
+			}
+		}
+	}
+	return l
+}
+
+// chains returns all chains, sorted by level, then name.
+func (l *layout) chains() []Chain {
+	chains := l.hooks()
+	for id, t := range l.trees {
+		t.walk(func(b limb) { chains = append(chains, l.limb(id, b)) })
+	}
+	for _, p := range l.table.Ports() {
+		if p.Family == l.settings.family {
+			chains = append(chains, l.settings.plan(p).chains...)
+		}
+	}
+	sortChains(chains)
+	return chains
+}
+
+func sortChains(chains []Chain) {
+	slices.SortFunc(chains, func(a, b Chain) int { return cmp.Or(cmp.Compare(a.Level, b.Level), a.compare(b.chainKey)) })
+}
+
+// limb renders one chain of a tree.
+func (l *layout) limb(id treeID, b limb) Chain {
+	t := l.trees[id]
+	c := Chain{chainKey: chainKey{t.table, t.chain(b.spot)}, Level: levelRoot - b.bits}
+	if b.kids != nil {
+		for _, kid := range b.limbs() {
+			r := t.match(l.settings.family, id.protocol, kid.spot)
+			r.Verdict, r.Chain = Goto, t.chain(kid.spot)
+			c.Rules = append(c.Rules, r)
+		}
+		return c
+	}
+	for _, at := range b.entries {
+		c.Rules = append(c.Rules, l.rulesAt(id, at)...)
+	}
+	return c
+}
+
+// rulesAt returns the rules of one key: by rank, then by Service port; equal ones (all ports of
+// a Service say the same of the rest of its cluster IP) once.
+func (l *layout) rulesAt(id treeID, at treeEntry) []Rule {
+	var here []entry
+	for _, port := range at.ids {
+		p, ok := l.table.Port(port)
+		if !ok {
+			continue
+		}
+		for _, e := range l.settings.plan(p).entries {
+			if e.tree == id && e.key == at.key {
+				here = append(here, e)
+			}
+		}
+	}
+	slices.SortStableFunc(here, func(a, b entry) int { return cmp.Compare(a.rank, b.rank) })
+	var rules []Rule
+	for i, e := range here {
+		if i == 0 || e.rule != here[i-1].rule {
+			rules = append(rules, e.rule)
+		}
+	}
+	return rules
+}
+
+// backendID is short for an address and port.
+func backendID(a netip.AddrPort) string {
+	sum := sha256.Sum256([]byte(a.String()))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,304 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// wordSize is the size of a register, and what fields in a key are padded to.
+const wordSize = 4
+
+// field is a part of a packet (or of what the kernel knows about it) that keys and data are made of.
+type field struct {
+	text string
+	// kind is nft's number of the type, for set definitions; size is in bytes.
+	kind, size int
+	load       func(register uint32) []expr.Any
+}
+
+func (f field) words() int { return (f.size + wordSize - 1) / wordSize }
+
+// nft's numbers of types (enum datatypes in its sources), which set definitions carry for those who list them.
+const (
+	kindInteger = 4
+	kindIPv4    = 7
+	kindIPv6    = 8
+	kindProto   = 12
+	kindService = 13
+)
+
+// register names the n-th 32-bit register as the kernel dumps it: every fourth is the beginning of one of 128 bits.
+func register(word int) uint32 {
+	if word%4 == 0 {
+		return uint32(word/4) + unix.NFT_REG_1
+	}
+	return uint32(word) + unix.NFT_REG32_00
+}
+
+// language is how one family is spoken.
+type language struct {
+	family fwd.Family
+	// ip is the keyword of addresses.
+	ip                  string
+	kind                int
+	saddr, daddr        field
+	originalDaddr       field
+	protocol, dport     field
+	originalDport, slot field
+	nf                  uint32 // NFPROTO_*
+}
+
+func newLanguage(f fwd.Family) *language {
+	l := &language{family: f, ip: "ip", kind: kindIPv4, nf: unix.NFPROTO_IPV4}
+	source, destination, original := uint32(12), uint32(16), expr.CtKey(unix.NFT_CT_DST_IP)
+	if f == fwd.IPv6 {
+		l.ip, l.kind, l.nf = "ip6", kindIPv6, unix.NFPROTO_IPV6
+		source, destination, original = 8, 24, unix.NFT_CT_DST_IP6
+	}
+	size := f.Bits() / 8
+	l.saddr = payload(l.ip+" saddr", l.kind, expr.PayloadBaseNetworkHeader, span{source, uint32(size)})
+	l.daddr = payload(l.ip+" daddr", l.kind, expr.PayloadBaseNetworkHeader, span{destination, uint32(size)})
+	l.dport = payload("th dport", kindService, expr.PayloadBaseTransportHeader, span{2, 2})
+	l.protocol = field{"meta l4proto", kindProto, 1, func(r uint32) []expr.Any {
+		return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: r}}
+	}}
+	l.originalDaddr = connection("ct original "+l.ip+" daddr", l.kind, size, original)
+	l.originalDport = connection("ct original proto-dst", kindService, 2, expr.CtKeyPROTODST)
+	l.slot = random(maxSlots)
+	return l
+}
+
+type span struct{ offset, length uint32 }
+
+func payload(text string, kind int, base expr.PayloadBase, at span) field {
+	return field{text, kind, int(at.length), func(r uint32) []expr.Any {
+		return []expr.Any{&expr.Payload{DestRegister: r, Base: base, Offset: at.offset, Len: at.length}}
+	}}
+}
+
+func connection(text string, kind, size int, key expr.CtKey) field {
+	return field{text, kind, size, func(r uint32) []expr.Any { return []expr.Any{&expr.Ct{Register: r, Key: key}} }}
+}
+
+// random is a random number below n, in the byte order of the host.
+func random(n int) field {
+	return field{fmt.Sprintf("numgen random mod %d", n), kindInteger, wordSize, func(r uint32) []expr.Any {
+		return []expr.Any{&expr.Numgen{Register: r, Modulus: uint32(n), Type: unix.NFT_NG_RANDOM}}
+	}}
+}
+
+// masked is the first bits of an address field.
+func masked(f field, bits int) field {
+	mask := netip.PrefixFrom(netip.IPv4Unspecified(), 0).Addr()
+	if f.kind == kindIPv6 {
+		mask = netip.IPv6Unspecified()
+	}
+	ones := mask.AsSlice()
+	for i := range bits {
+		ones[i/8] |= 0x80 >> (i % 8)
+	}
+	addr, _ := netip.AddrFromSlice(ones)
+	load := f.load
+	f.text = fmt.Sprintf("%s & %v", f.text, addr)
+	f.load = func(r uint32) []expr.Any { return append(load(r), maskRegister(r, ones)) }
+	return f
+}
+
+func maskRegister(r uint32, mask []byte) expr.Any {
+	return &expr.Bitwise{SourceRegister: r, DestRegister: r, Len: uint32(len(mask)), Mask: mask, Xor: make([]byte, len(mask))}
+}
+
+// part is a piece of a rule.
+type part struct {
+	text  string
+	exprs []expr.Any
+}
+
+// rule joins pieces, in the order in which the kernel looks at them.
+func rule(parts ...part) Rule {
+	var r Rule
+	var texts []string
+	for _, p := range parts {
+		texts = append(texts, p.text)
+		r.Exprs = append(r.Exprs, p.exprs...)
+	}
+	r.Text = strings.Join(texts, " ")
+	return r
+}
+
+// loaded puts fields into registers from the first on.
+func loaded(fields []field) part {
+	var texts []string
+	var exprs []expr.Any
+	word := 0
+	for _, f := range fields {
+		texts = append(texts, f.text)
+		exprs = append(exprs, f.load(register(word))...)
+		word += f.words()
+	}
+	return part{strings.Join(texts, " . "), exprs}
+}
+
+// in matches what is in a set.
+func in(set string, key ...field) part {
+	p := loaded(key)
+	return part{p.text + " @" + set, append(p.exprs, &expr.Lookup{SourceRegister: register(0), SetName: set})}
+}
+
+// vmap jumps where a verdict map says.
+func vmap(set string, key ...field) part {
+	p := loaded(key)
+	return part{p.text + " vmap @" + set, append(p.exprs,
+		&expr.Lookup{SourceRegister: register(0), DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: set})}
+}
+
+// dnat translates to what a map holds for the key, and ends the walk; on a miss the walk goes on.
+func (l *language) dnat(from string, key ...field) part {
+	p := loaded(key)
+	addr, port := register(0), register(l.daddr.words())
+	return part{"dnat " + l.ip + " to " + p.text + " map @" + from, append(p.exprs,
+		&expr.Lookup{SourceRegister: register(0), DestRegister: addr, IsDestRegSet: true, SetName: from},
+		&expr.NAT{
+			Type: expr.NATTypeDestNAT, Family: l.nf, RegAddrMin: addr, RegAddrMax: addr, RegProtoMin: port, RegProtoMax: port,
+			Specified: true,
+		})}
+}
+
+// update remembers the packet's destination by its source, or renews what is remembered.
+func (l *language) update(set string, timeout time.Duration) part {
+	words := l.saddr.words()
+	exprs := l.saddr.load(register(0))
+	exprs = append(exprs, l.daddr.load(register(words))...)
+	exprs = append(exprs, l.dport.load(register(2*words))...)
+	text := fmt.Sprintf("update @%s { %s timeout %ds : %s . %s }", set, l.saddr.text, int(timeout.Seconds()), l.daddr.text, l.dport.text)
+	return part{text, append(exprs, &expr.Dynset{
+		SrcRegKey: register(0), SrcRegData: register(words), SetName: set, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: timeout,
+	})}
+}
+
+// within matches an address field by a prefix.
+func within(f field, p netip.Prefix) part {
+	r := register(0)
+	exprs, text := f.load(r), p.Addr().String()
+	if !p.IsSingleIP() {
+		exprs, text = masked(f, p.Bits()).load(r), p.String()
+	}
+	return part{f.text + " " + text, append(exprs, &expr.Cmp{Op: expr.CmpOpEq, Register: r, Data: p.Addr().AsSlice()})}
+}
+
+// typeLocal matches addresses of the node: "saddr" or "daddr".
+func typeLocal(side string) part {
+	local := binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)
+	return part{"fib " + side + " type local", []expr.Any{
+		&expr.Fib{Register: register(0), ResultADDRTYPE: true, FlagSADDR: side == "saddr", FlagDADDR: side == "daddr"},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: local},
+	}}
+}
+
+// from matches the device that a packet came by: a name, or a prefix of names if it ends in "*".
+func from(device string) part {
+	name, prefix := strings.CutSuffix(device, "*")
+	data := []byte(name)
+	if !prefix {
+		data = append(data, make([]byte, unix.IFNAMSIZ-len(data))...)
+	}
+	return part{fmt.Sprintf("iifname %q", device), []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: data},
+	}}
+}
+
+// overTCP matches by protocol.
+func (l *language) overTCP() part {
+	return part{"meta l4proto tcp", append(l.protocol.load(register(0)),
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: []byte{unix.IPPROTO_TCP}})}
+}
+
+// translated matches connections whose destination was translated, by whomever.
+func translated() part {
+	const statusDNAT = 1 << 5 // IPS_DST_NAT
+	return part{"ct status dnat", append([]expr.Any{&expr.Ct{Register: register(0), Key: expr.CtKeySTATUS}}, bitSet(statusDNAT)...)}
+}
+
+// marked matches packets with a bit of the mark.
+func marked(bit uint32) part {
+	return part{fmt.Sprintf("meta mark & 0x%08x != 0x00000000", bit),
+		append([]expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)}}, bitSet(bit)...)}
+}
+
+func bitSet(bit uint32) []expr.Any {
+	return []expr.Any{
+		maskRegister(register(0), binary.NativeEndian.AppendUint32(nil, bit)),
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register(0), Data: make([]byte, wordSize)},
+	}
+}
+
+// setMark sets a bit of the mark and leaves the others.
+func setMark(bit uint32) part {
+	return remark(fmt.Sprintf("meta mark set meta mark | 0x%08x", bit), bit, bit)
+}
+
+// clearMark clears a bit of the mark and leaves the others.
+func clearMark(bit uint32) part {
+	return remark(fmt.Sprintf("meta mark set meta mark & 0x%08x", ^bit), bit, 0)
+}
+
+func remark(text string, bit, to uint32) part {
+	order := binary.NativeEndian
+	return part{text, []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)},
+		&expr.Bitwise{
+			SourceRegister: register(0), DestRegister: register(0), Len: wordSize,
+			Mask: order.AppendUint32(nil, ^bit), Xor: order.AppendUint32(nil, to),
+		},
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0), SourceRegister: true},
+	}}
+}
+
+// masquerade gives packets the node's address, with a source port that cannot be foretold.
+func masquerade() part {
+	return part{"masquerade fully-random", []expr.Any{&expr.Masq{FullyRandom: true}}}
+}
+
+// reject answers: TCP by a reset, others by ICMP.
+func rejectReset() part {
+	return part{"reject with tcp reset", []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}}
+}
+
+func (l *language) rejectUnreachable() part {
+	code, text := uint8(3), "reject" // ICMP: port unreachable
+	if l.family == fwd.IPv6 {
+		code = 4 // ICMPv6: port unreachable
+	}
+	return part{text, []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}}}
+}
+
+func drop() part { return part{"drop", []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}} }
+
+func back() part { return part{"return", []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}} }
+
+func jump(chain string) part {
+	return part{"jump " + chain, []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: chain}}}
+}
+
+func goTo(chain string) part {
+	return part{"goto " + chain, []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}}
+}
+
+// sameRule reports whether two rules do the same.
+func sameRule(l *language, a, b []expr.Any) bool {
+	return slices.EqualFunc(a, b, func(x, y expr.Any) bool {
+		p, errX := expr.Marshal(byte(l.nf), x)
+		q, errY := expr.Marshal(byte(l.nf), y)
+		return errX == nil && errY == nil && slices.Equal(p, q)
+	})
+}

@@ -1,0 +1,168 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fairlead/fairlead/controller/internal/offline"
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// Command is the command line of fairlead-controller.
+type Command struct {
+	Version        string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+const usage = `fairlead-controller computes what each node of a Kubernetes cluster forwards, and streams it to the node's agent.
+
+Usage:
+  fairlead-controller [flags]                       run the controller
+  fairlead-controller table -f FILE --node NAME     print a node's table from manifests, without a cluster
+  fairlead-controller version                       print the version
+
+Every flag can also be a field of the YAML file that --config names, without dashes in front; a flag goes before the file.
+
+Flags:
+`
+
+// Run runs a command line and returns the exit code: 0, 1 after a failure, 2 for a command line that makes no sense.
+func (c Command) Run(ctx context.Context, args []string) int {
+	err := c.run(ctx, args)
+	var misuse usageError
+	switch {
+	case err == nil, errors.Is(err, pflag.ErrHelp):
+		return 0
+	case errors.As(err, &misuse):
+		fmt.Fprintf(c.Stderr, "fairlead-controller: %v\nTry fairlead-controller --help.\n", err)
+		return 2
+	default:
+		fmt.Fprintf(c.Stderr, "fairlead-controller: %v\n", err)
+		return 1
+	}
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func (c Command) run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "table":
+			return c.table(args[1:])
+		case "version":
+			return c.version(args[1:])
+		}
+	}
+	cfg, err := c.configure(args)
+	if err != nil {
+		return err
+	}
+	if err := cfg.Validate(); err != nil {
+		return usageError{err}
+	}
+	if cfg.Logger, err = newLogger(c.Stderr, cfg); err != nil {
+		return err
+	}
+	return Run(ctx, cfg)
+}
+
+// configure reads flags and file.
+func (c Command) configure(args []string) (Config, error) {
+	cfg := Defaults()
+	cfg.Version = c.Version
+	fs := c.flagSet("fairlead-controller", usage)
+	file := fs.String("config", "", "`path` of a YAML file with settings, named as these flags are")
+	cfg.Bind(fs)
+	if err := parse(fs, args); err != nil {
+		return Config{}, err
+	}
+	if fs.NArg() > 0 {
+		return Config{}, usageError{fmt.Errorf("unknown command %q", fs.Arg(0))}
+	}
+	if *file != "" {
+		if err := ReadFile(fs, *file); err != nil {
+			return Config{}, err
+		}
+	}
+	return cfg, nil
+}
+
+func (c Command) version(args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("version: unexpected argument %q", args[0])}
+	}
+	_, err := fmt.Fprintf(c.Stdout, "fairlead-controller %s %s %s/%s\n", c.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}
+
+const tableUsage = `Prints the forwarding table of a node, as a running controller would compute it, from manifests: Services, Pods, Nodes,
+EndpointSlices and Endpoints, as "kubectl get services,pods,nodes,endpointslices,endpoints -A -o yaml" prints them.
+
+Usage:
+  fairlead-controller table -f FILE --node NAME [flags]
+
+Flags:
+`
+
+func (c Command) table(args []string) error {
+	cfg := Defaults()
+	fs := c.flagSet("fairlead-controller table", tableUsage)
+	file := fs.StringP("file", "f", "", "`path` of the manifests; - is the standard input")
+	node := fs.String("node", "", "`name` of the node")
+	fs.Var(&prefixes{&cfg.AllowedExternalIPs}, "allowed-external-ips", "`ranges` that spec.externalIPs may be in, separated by commas")
+	fs.Var(&prefixes{&cfg.ServiceCIDRs}, "service-cidrs", "`ranges` of cluster IPs, separated by commas")
+	fs.StringVar(&cfg.ServiceProxyName, "service-proxy-name", "", "`value` of the label service.kubernetes.io/service-proxy-name of the Services to compile")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	switch {
+	case *file == "":
+		return usageError{errors.New("table: -f is missing: name a file, or - for the standard input")}
+	case *node == "":
+		return usageError{errors.New("table: --node is missing: name a node")}
+	case fs.NArg() > 0:
+		return usageError{fmt.Errorf("table: unexpected argument %q", fs.Arg(0))}
+	}
+	in, err := c.open(*file)
+	if err != nil {
+		return fmt.Errorf("table: %w", err)
+	}
+	defer in.Close()
+	t, err := offline.Table(in, *node, cfg.compile())
+	if err != nil {
+		return fmt.Errorf("table -f %s: %w", *file, err)
+	}
+	return fwd.WriteText(c.Stdout, t)
+}
+
+func (c Command) open(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(c.Stdin), nil
+	}
+	return os.Open(path) //nolint:gosec // the user names the file
+}
+
+func (c Command) flagSet(name, text string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SortFlags = false
+	fs.SetOutput(c.Stdout)
+	fs.Usage = func() { fmt.Fprint(c.Stdout, text+fs.FlagUsagesWrapped(120)) }
+	return fs
+}
+
+// parse marks what pflag refuses as misuse.
+func parse(fs *pflag.FlagSet, args []string) error {
+	err := fs.Parse(args)
+	if err != nil && !errors.Is(err, pflag.ErrHelp) {
+		return usageError{err}
+	}
+	return err
+}

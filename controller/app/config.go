@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/fairlead/fairlead/controller/internal/compile"
+)
+
+// Sources of endpoints: Config.Endpoints.
+const (
+	// EndpointsWrite: endpoints come from Pods, and are published as EndpointSlices and Endpoints objects.
+	EndpointsWrite = "write"
+	// EndpointsRead: endpoints come from EndpointSlices that other controllers write; Pods are not watched.
+	EndpointsRead = "read"
+)
+
+// Config is all that the controller's owner decides. Defaults gives the values that flags have by default.
+type Config struct {
+	// Kubeconfig is the path of a kubeconfig file; empty is $KUBECONFIG, else the Pod's own ServiceAccount.
+	Kubeconfig string
+	// GRPCAddress serves agents, HTTPAddress health, metrics and status. Port 0 takes a free one; see Listening.
+	GRPCAddress, HTTPAddress string
+	// Insecure serves agents without TLS.
+	Insecure bool
+	// Credentials of the stream; nil is only allowed with Insecure.
+	Credentials credentials.TransportCredentials
+	// Authorize says whether the caller, whose credentials are in ctx, may have the table of a node and report for it; nil
+	// lets everybody.
+	Authorize func(ctx context.Context, node string) error
+
+	// Endpoints is EndpointsWrite or EndpointsRead.
+	Endpoints string
+	// MaxEndpointsPerSlice is 1 to 1000.
+	MaxEndpointsPerSlice int
+	// PublishWorkers is how many writes are under way at once.
+	PublishWorkers int
+	// KubeAPIQPS and KubeAPIBurst bound the writes at the API server; reads are watches and need none.
+	KubeAPIQPS   float64
+	KubeAPIBurst int
+
+	// AllowedExternalIPs are the ranges that spec.externalIPs may be in; none are allowed without.
+	AllowedExternalIPs []netip.Prefix
+	// ServiceCIDRs are the ranges of cluster IPs.
+	ServiceCIDRs []netip.Prefix
+	// ServiceProxyName is the value of the label service.kubernetes.io/service-proxy-name of the Services to serve; empty
+	// serves those without the label.
+	ServiceProxyName string
+	// HeartbeatInterval is how often an agent hears at least.
+	HeartbeatInterval time.Duration
+
+	// LeaseNamespace and LeaseName are where the replicas agree on the one that writes.
+	LeaseNamespace, LeaseName string
+	// LeaseDuration > LeaseRenew > LeaseRetry: see publish.Election.
+	LeaseDuration, LeaseRenew, LeaseRetry time.Duration
+
+	// LogLevel is debug, info, warn or error; LogFormat text or json.
+	LogLevel, LogFormat string
+
+	// Version of this software, for people; Identity of this replica, unique (empty: made from the host's name).
+	Version, Identity string
+	// Logger; nil drops everything.
+	Logger *slog.Logger
+	// Listening is called once with the addresses that are served; nil is fine.
+	Listening func(Addresses)
+}
+
+// Addresses are where a controller serves.
+type Addresses struct{ GRPC, HTTP net.Addr }
+
+// Defaults returns the Config that no flag changes.
+func Defaults() Config {
+	return Config{
+		GRPCAddress: ":7443", HTTPAddress: ":7480",
+		Endpoints: EndpointsWrite, MaxEndpointsPerSlice: 100, PublishWorkers: 16, KubeAPIQPS: 1000, KubeAPIBurst: 2000,
+		HeartbeatInterval: 10 * time.Second,
+		LeaseNamespace:    "fairlead-system", LeaseName: "fairlead-controller",
+		LeaseDuration: 15 * time.Second, LeaseRenew: 10 * time.Second, LeaseRetry: 2 * time.Second,
+		LogLevel: "info", LogFormat: "text",
+	}
+}
+
+// Validate reports everything that is wrong, one line each, by the name of the flag and with the fix.
+func (c Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Insecure || c.Credentials != nil, "--insecure: agents can only be served without TLS in this version; set --insecure to say that the network is trusted")
+	check(!c.Insecure || c.Credentials == nil, "--insecure: contradicts TLS credentials; leave one of them out")
+	check(addressIsValid(c.GRPCAddress), "--grpc-address %q: want HOST:PORT or :PORT", c.GRPCAddress)
+	check(addressIsValid(c.HTTPAddress), "--http-address %q: want HOST:PORT or :PORT", c.HTTPAddress)
+	check(c.GRPCAddress != c.HTTPAddress || strings.HasSuffix(c.GRPCAddress, ":0"), "--http-address %q: is --grpc-address as well; choose another port", c.HTTPAddress)
+	check(slices.Contains([]string{EndpointsWrite, EndpointsRead}, c.Endpoints), "--endpoints %q: want write or read", c.Endpoints)
+	check(c.MaxEndpointsPerSlice >= 1 && c.MaxEndpointsPerSlice <= 1000, "--max-endpoints-per-slice %d: want 1 to 1000", c.MaxEndpointsPerSlice)
+	check(c.PublishWorkers >= 1, "--publish-workers %d: want 1 or more", c.PublishWorkers)
+	check(c.KubeAPIQPS > 0, "--kube-api-qps %v: want more than 0", c.KubeAPIQPS)
+	check(c.KubeAPIBurst >= 1, "--kube-api-burst %d: want 1 or more", c.KubeAPIBurst)
+	check(c.HeartbeatInterval >= 100*time.Millisecond, "--heartbeat-interval %v: want 100ms or more", c.HeartbeatInterval)
+	check(c.LeaseNamespace != "", "--lease-namespace: is empty; name a namespace that exists")
+	check(c.LeaseName != "", "--lease-name: is empty; name the Lease")
+	check(c.LeaseDuration >= time.Second, "--lease-duration %v: want 1s or more, since Leases count in seconds", c.LeaseDuration)
+	check(c.LeaseDuration > c.LeaseRenew, "--lease-duration %v: must be longer than --lease-renew %v", c.LeaseDuration, c.LeaseRenew)
+	check(c.LeaseRetry > 0 && c.LeaseRenew > c.LeaseRetry*6/5, "--lease-renew %v: must be longer than 1.2 times --lease-retry %v", c.LeaseRenew, c.LeaseRetry)
+	check(slices.Contains(levelNames(), c.LogLevel), "--log-level %q: want %s", c.LogLevel, strings.Join(levelNames(), ", "))
+	check(slices.Contains([]string{"text", "json"}, c.LogFormat), "--log-format %q: want text or json", c.LogFormat)
+	return errors.Join(errs...)
+}
+
+func addressIsValid(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
+}
+
+// compile returns the part of the Config that decides what is compiled.
+func (c Config) compile() compile.Config {
+	return compile.Config{AllowedExternalIPs: c.AllowedExternalIPs, ServiceCIDRs: c.ServiceCIDRs, ServiceProxyName: c.ServiceProxyName}
+}

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead/fairlead/controller/internal/compile"
+	"github.com/fairlead/fairlead/controller/internal/kube"
+	"github.com/fairlead/fairlead/controller/internal/publish"
+	"github.com/fairlead/fairlead/controller/internal/table"
+)
+
+// pipeline is what a Feed writes to: changes are compiled, published as one revision, and only then handed on to whoever
+// writes at the API server. It is used by the Feed's goroutine alone.
+type pipeline struct {
+	*compile.Compiler
+	store     *table.Store
+	objects   *kube.Objects
+	publisher *publish.Publisher // nil with --endpoints=read
+	events    *publish.Events
+	published func(revision uint64, cause time.Time)
+	metrics   *pipelineMetrics
+	logger    *slog.Logger
+}
+
+var _ kube.Sink = (*pipeline)(nil)
+
+// Commit implements kube.Sink.
+func (p *pipeline) Commit(ctx context.Context, round kube.Round) {
+	start := time.Now()
+	out := p.Flush()
+	zones := make([]table.NodeZone, 0, len(out.Zones))
+	for _, z := range out.Zones {
+		zones = append(zones, table.NodeZone(z))
+	}
+	before := p.store.Revision()
+	revision := p.store.Publish(out.Updates, zones, round.Cause)
+	took := time.Since(start)
+	p.metrics.compile.Observe(took.Seconds())
+	if revision != before {
+		p.published(revision, round.Cause)
+		p.logger.DebugContext(ctx, "revision published", slog.Uint64("revision", revision), slog.Int("services", len(round.Services)),
+			slog.Int("nodes", len(round.Nodes)), slog.Int("audiences", len(out.Updates)), slog.Duration("took", took),
+			slog.Duration("since_cause", time.Since(round.Cause)))
+	}
+	if p.publisher != nil {
+		p.publisher.Changed(round.Services)
+		if len(round.Nodes) > 0 {
+			p.publisher.NodesChanged(ctx)
+		}
+	}
+	p.report(round, out.Problems)
+}
+
+// report tells the owners of Services what is wrong with them.
+func (p *pipeline) report(round kube.Round, compiled []compile.Problem) {
+	problems := compiled
+	for _, key := range round.Services {
+		found := round.Problems[key]
+		if len(found) == 0 {
+			continue
+		}
+		var uid types.UID
+		if svc, ok := p.objects.Service(key); ok {
+			uid = svc.UID
+		}
+		for _, f := range found {
+			problems = append(problems, compile.Problem{Namespace: key.Namespace, Name: key.Name, UID: uid, Reason: f.Reason, Message: f.Message})
+		}
+	}
+	for _, problem := range problems {
+		p.metrics.problems.WithLabelValues(problem.Reason).Inc()
+		p.events.Warn(publish.ServiceRef(types.NamespacedName{Namespace: problem.Namespace, Name: problem.Name}, problem.UID), problem.Reason, problem.Message)
+	}
+}
+
+// pipelineMetrics tell how long a round takes and what was wrong.
+type pipelineMetrics struct {
+	compile  prometheus.Histogram
+	problems *prometheus.CounterVec
+}
+
+func newPipelineMetrics(registry prometheus.Registerer) (*pipelineMetrics, error) {
+	m := &pipelineMetrics{
+		compile: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_compile_seconds", Help: "How long a round of changes took to compile and to publish to the streams.",
+			Buckets: prometheus.ExponentialBuckets(0.00005, 2, 18),
+		}),
+		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_problems_total", Help: "Problems found in Services and their endpoints, by the reason of their Event.",
+		}, []string{"reason"}),
+	}
+	for _, c := range []prometheus.Collector{m.compile, m.problems} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register pipeline metrics: %w", err)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,93 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// WatchConfig says what is watched.
+type WatchConfig struct {
+	// REST is the API server; the content type is left to controller-runtime, which takes protobuf.
+	REST *rest.Config
+	// Pods: watch Pods and Endpoints too. Without it Services, Nodes and EndpointSlices are all there is.
+	Pods   bool
+	Logger *slog.Logger
+}
+
+// Watch prepares one watch per resource. Nothing is asked of the API server before run is called, which blocks until ctx
+// ends.
+func Watch(ctx context.Context, cfg WatchConfig) (o *Objects, run func(context.Context) error, err error) {
+	informers, err := cache.New(cfg.REST, cache.Options{
+		Scheme:                   clientgoscheme.Scheme,
+		Mapper:                   mapper(),
+		DefaultTransform:         strip,
+		DefaultWatchErrorHandler: watchErrors(cfg.Logger),
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make cache: %w", err)
+	}
+	watches := map[client.Object]*toolscache.SharedIndexInformer{}
+	var from Informers
+	watches[&corev1.Service{}], watches[&corev1.Node{}], watches[&discoveryv1.EndpointSlice{}] = &from.Services, &from.Nodes, &from.Slices
+	if cfg.Pods {
+		watches[&corev1.Pod{}], watches[&corev1.Endpoints{}] = &from.Pods, &from.Endpoints
+	}
+	for object, informer := range watches {
+		if *informer, err = sharedInformer(ctx, informers, object); err != nil {
+			return nil, nil, fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	if o, err = NewObjects(from); err != nil {
+		return nil, nil, err
+	}
+	return o, informers.Start, nil
+}
+
+// sharedInformer returns the informer of a kind, with its indexes, which controller-runtime's interface hides.
+func sharedInformer(ctx context.Context, informers cache.Informers, object client.Object) (toolscache.SharedIndexInformer, error) {
+	informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("get informer: %w", err)
+	}
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, fmt.Errorf("get informer: %T has no index", informer)
+	}
+	return shared, nil
+}
+
+// mapper knows the watched kinds by heart, so that a start needs no discovery: it works while the API server is away.
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Service", "Pod", "Endpoints"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
+	return m
+}
+
+// watchErrors replaces client-go's handler, which logs every failed attempt. An API server that does not answer is said
+// by Reach, once; what only an administrator can change is said here; the rest (a watch that expired) mends itself.
+func watchErrors(logger *slog.Logger) toolscache.WatchErrorHandlerWithContext {
+	return func(ctx context.Context, _ *toolscache.Reflector, err error) {
+		switch {
+		case ctx.Err() != nil:
+		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+			logger.ErrorContext(ctx, "watch refused by the API server: check the credentials and RBAC of the controller", slog.Any("err", err))
+		default:
+			logger.DebugContext(ctx, "watch ended, starting it again", slog.Any("err", err))
+		}
+	}
+}

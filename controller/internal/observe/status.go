@@ -1,0 +1,114 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// Status is what is known at one moment.
+type Status struct {
+	Epoch    uint64 `json:"epoch"`
+	Revision uint64 `json:"revision"`
+	// Everywhere is the revision up to which all connected nodes hold everything; Revision if none is connected.
+	Everywhere uint64 `json:"everywhere"`
+	// Connected nodes; Current ones hold everything published, Failing ones reported an error last.
+	Connected int `json:"connected"`
+	Current   int `json:"current"`
+	Failing   int `json:"failing"`
+	// LagSeconds is the greatest of the connected nodes'.
+	LagSeconds float64 `json:"lagSeconds"`
+	// Nodes are sorted by name.
+	Nodes []NodeStatus `json:"nodes"`
+}
+
+// NodeStatus is what is known of one node.
+type NodeStatus struct {
+	Node      string `json:"node"`
+	Connected bool   `json:"connected"`
+	// Since is when it connected, or when the stream ended.
+	Since time.Time `json:"since"`
+	// Holds is the revision up to which its kernel holds everything that concerns it, as of its last report on this or the
+	// last stream; 0 before the first.
+	Holds   uint64 `json:"holds"`
+	Current bool   `json:"current"`
+	// LagSeconds is the age of the oldest revision that was sent and is not yet held.
+	LagSeconds float64 `json:"lagSeconds"`
+	// Error is why its kernel refused the last revision; empty if it did not.
+	Error   string `json:"error,omitempty"`
+	Mode    string `json:"mode,omitempty"`
+	Version string `json:"version,omitempty"`
+	Remote  string `json:"remote,omitempty"`
+}
+
+// Status returns the present state.
+func (o *Observer) Status() Status {
+	s := Status{Epoch: o.tables.Epoch(), Revision: o.tables.Revision()}
+	s.Everywhere = s.Revision
+	now := o.now()
+	o.mu.Lock()
+	for name, n := range o.nodes {
+		s.Nodes = append(s.Nodes, n.status(name, s.Revision, now))
+	}
+	o.mu.Unlock()
+	slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Node, b.Node) })
+	for _, n := range s.Nodes {
+		if !n.Connected {
+			continue
+		}
+		s.Connected++
+		s.Everywhere = min(s.Everywhere, n.Holds)
+		s.LagSeconds = max(s.LagSeconds, n.LagSeconds)
+		if n.Current {
+			s.Current++
+		}
+		if n.Error != "" {
+			s.Failing++
+		}
+	}
+	return s
+}
+
+func (n *node) status(name string, revision uint64, now time.Time) NodeStatus {
+	st := NodeStatus{
+		Node: name, Connected: n.connected, Since: n.since, Holds: n.applied, Error: n.failure,
+		Mode: n.agent.Mode, Version: n.agent.Version, Remote: n.agent.Remote,
+	}
+	if n.connected {
+		st.Holds = n.through()
+		st.Current = st.Holds >= revision
+		st.LagSeconds = n.lag(now).Seconds()
+	}
+	return st
+}
+
+// Write prints a status for people.
+func (s Status) Write(w io.Writer, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "revision %d of epoch %d: held by %d of %d connected agents, all of them hold %d\n\n",
+		s.Revision, s.Epoch, s.Current, s.Connected, s.Everywhere)
+	fmt.Fprintln(t, "NODE\tSTATE\tSINCE\tHOLDS\tLAG\tMODE\tVERSION\tADDRESS\tERROR")
+	for _, n := range s.Nodes {
+		fmt.Fprintf(t, "%s\t%s\t%v\t%d\t%v\t%s\t%s\t%s\t%s\n", n.Node, n.state(), now.Sub(n.Since).Round(time.Second),
+			n.Holds, time.Duration(n.LagSeconds*float64(time.Second)).Round(time.Millisecond), n.Mode, n.Version, n.Remote, n.Error)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+func (n NodeStatus) state() string {
+	switch {
+	case !n.Connected:
+		return "away"
+	case n.Error != "":
+		return "failing"
+	case n.Current:
+		return "current"
+	}
+	return "behind"
+}

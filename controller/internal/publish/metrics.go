@@ -1,0 +1,49 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of the writes.
+type metrics struct {
+	syncs     *prometheus.CounterVec
+	takenOver prometheus.Counter
+	contested prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_publish_syncs_total",
+			Help: "Attempts to bring published endpoints of a Service up to date, by kind (slices, endpoints, mirror) and result (ok, stale, error).",
+		}, []string{"kind", "result"}),
+		takenOver: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_publish_taken_over_slices_total",
+			Help: "EndpointSlices of another endpoint controller that were taken over.",
+		}),
+		contested: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_publish_contested_services",
+			Help: "Services whose EndpointSlices are left to another endpoint controller that turned out to run.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.syncs, m.takenOver, m.contested} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register publish metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) attempted(k kind, err error) {
+	result := "ok"
+	switch {
+	case errors.Is(err, errStale):
+		result = "stale"
+	case err != nil:
+		result = "error"
+	}
+	m.syncs.WithLabelValues(k.String(), result).Inc()
+}

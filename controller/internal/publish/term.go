@@ -1,0 +1,207 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/endpointslice"
+	"k8s.io/endpointslice/topologycache"
+	endpointsliceutil "k8s.io/endpointslice/util"
+)
+
+// term is one time of leadership. All memory of own writes lives and dies with it: what another leader wrote in between
+// must not be mistaken for ours.
+type term struct {
+	cfg        Config
+	metrics    *metrics
+	queue      workqueue.TypedRateLimitingInterface[task]
+	reconciler *endpointslice.Reconciler
+	topology   *topologycache.TopologyCache
+	// logger is handed to the library, which logs at levels of its own.
+	logger     logr.Logger
+	complaints *complaints
+	rivals     *rivals
+
+	// slices and mirrors remember the generations that were written, objects the version that was written over.
+	slices, mirrors *endpointsliceutil.EndpointSliceTracker
+	objects         *overwritten
+
+	sliceTriggers, objectTriggers *triggers
+
+	// sweeping is true while the objects that were there before this term are looked at.
+	sweeping atomic.Bool
+}
+
+func newTerm(cfg Config, m *metrics) *term {
+	t := &term{
+		cfg: cfg, metrics: m, queue: newQueue(),
+		topology:      topologycache.NewTopologyCache(),
+		logger:        logr.FromSlogHandler(cfg.Logger.Handler()).V(1),
+		complaints:    &complaints{logger: cfg.Logger},
+		rivals:        newRivals(),
+		slices:        endpointsliceutil.NewEndpointSliceTracker(),
+		mirrors:       endpointsliceutil.NewEndpointSliceTracker(),
+		objects:       &overwritten{versions: map[types.NamespacedName]string{}},
+		sliceTriggers: newTriggers(), objectTriggers: newTriggers(),
+	}
+	t.reconciler = endpointslice.NewReconciler(cfg.Client, cfg.Reader.NodeLister(), int32(cfg.MaxEndpointsPerSlice), //nolint:gosec // validated
+		t.slices, t.topology, cfg.Events.Legacy(), SliceController, endpointslice.WithPreferSameTrafficDistributionEnabled(true))
+	return t
+}
+
+// enqueue looks at all that is published for a Service.
+func (t *term) enqueue(key types.NamespacedName) {
+	t.queue.Add(task{kindSlices, key})
+	t.queue.Add(task{kindObject, key})
+	t.queue.Add(task{kindMirror, key})
+}
+
+// setNodes shares out the zones anew and looks again at Services whose hints no longer suit.
+func (t *term) setNodes(context.Context) {
+	t.topology.SetNodes(t.logger, t.cfg.Reader.Nodes())
+	for _, name := range t.topology.GetOverloadedServices() {
+		if key, ok := parseKey(name); ok {
+			t.queue.Add(task{kindSlices, key})
+		}
+	}
+}
+
+// watch looks at slices and Endpoints objects that somebody else changed, and returns when it has seen all there are.
+func (t *term) watch(ctx context.Context) error {
+	t.sweeping.Store(true)
+	defer t.sweeping.Store(false)
+	slicesSeen, err := t.cfg.Reader.OnSlices(ctx, t.onSlice)
+	if err != nil {
+		return fmt.Errorf("watch EndpointSlices: %w", err)
+	}
+	objectsSeen, err := t.cfg.Reader.OnEndpoints(ctx, t.onEndpoints)
+	if err != nil {
+		return fmt.Errorf("watch Endpoints: %w", err)
+	}
+	for _, seen := range []func() error{slicesSeen, objectsSeen} {
+		if err := seen(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onSlice looks again at the Service of a slice that changed otherwise than we wrote it.
+func (t *term) onSlice(before, now *discoveryv1.EndpointSlice) {
+	if now == nil {
+		t.onSliceGone(before)
+		return
+	}
+	if before != nil && before.Labels[discoveryv1.LabelServiceName] != now.Labels[discoveryv1.LabelServiceName] {
+		t.enqueueSlice(before)
+	}
+	if before != nil && before.Labels[discoveryv1.LabelManagedBy] != now.Labels[discoveryv1.LabelManagedBy] {
+		t.enqueueSlice(before)
+	}
+	if tracker := t.trackerOf(now); tracker != nil && tracker.ShouldSync(now) {
+		t.enqueueSlice(now)
+	}
+}
+
+func (t *term) onSliceGone(s *discoveryv1.EndpointSlice) {
+	if tracker := t.trackerOf(s); tracker != nil && tracker.Has(s) && !tracker.HandleDeletion(s) {
+		t.enqueueSlice(s)
+	}
+}
+
+func (t *term) trackerOf(s *discoveryv1.EndpointSlice) *endpointsliceutil.EndpointSliceTracker {
+	switch s.Labels[discoveryv1.LabelManagedBy] {
+	case SliceController, upstreamSliceController:
+		return t.slices
+	case MirrorController, upstreamMirrorController:
+		return t.mirrors
+	default:
+		return nil
+	}
+}
+
+func (t *term) enqueueSlice(s *discoveryv1.EndpointSlice) {
+	key := types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
+	switch s.Labels[discoveryv1.LabelManagedBy] {
+	case SliceController, upstreamSliceController:
+		t.queue.Add(task{kindSlices, key})
+	case MirrorController, upstreamMirrorController:
+		t.queue.Add(task{kindMirror, key})
+	}
+}
+
+// onEndpoints mirrors every change, and restores an object that went. An object that somebody edited stays as it is until
+// its Service or Pods change, as upstream has it: two controllers would otherwise overwrite each other for ever. Objects
+// without a Service are removed in the sweep alone: later, somebody may be making the Service next.
+func (t *term) onEndpoints(before, now *corev1.Endpoints) {
+	e := now
+	if e == nil {
+		e = before
+	}
+	key := types.NamespacedName{Namespace: e.Namespace, Name: e.Name}
+	t.queue.Add(task{kindMirror, key})
+	if now == nil || t.sweeping.Load() {
+		t.queue.Add(task{kindObject, key})
+	}
+}
+
+// overwritten remembers which version of an Endpoints object our last update replaced: a cache that still holds it is
+// stale. Safe for concurrent use.
+type overwritten struct {
+	mu       sync.Mutex // guards versions
+	versions map[types.NamespacedName]string
+}
+
+func (o *overwritten) set(key types.NamespacedName, version string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.versions[key] = version
+}
+
+func (o *overwritten) is(key types.NamespacedName, version string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	old, ok := o.versions[key]
+	return ok && old == version
+}
+
+func (o *overwritten) forget(key types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.versions, key)
+}
+
+// complaints logs at most one line in complaintPause, with the number of those left out: a refusal of the API server comes
+// for every Service at once.
+type complaints struct {
+	logger *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	last   time.Time
+	unsaid int
+}
+
+const complaintPause = 10 * time.Second
+
+func (c *complaints) say(ctx context.Context, msg string, attrs ...slog.Attr) {
+	c.mu.Lock()
+	now := time.Now()
+	if now.Sub(c.last) < complaintPause {
+		c.unsaid++
+		c.mu.Unlock()
+		return
+	}
+	unsaid := c.unsaid
+	c.last, c.unsaid = now, 0
+	c.mu.Unlock()
+	c.logger.LogAttrs(ctx, slog.LevelWarn, msg, append(attrs, slog.Int("more_unsaid", unsaid))...)
+}

@@ -1,0 +1,117 @@
+package stream
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+
+	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
+)
+
+// session is one accepted stream: loop, in the handler's goroutine, sends; reports, in another one, receives.
+type session struct {
+	server   *Server
+	stream   grpc.ServerStream
+	node     string
+	follower Follower
+	observer Session
+	// stop gets the reasons to end: a newer stream of the node was accepted, the server drains, or no more reports come
+	// (nil: the agent closed the stream). It has room for all three.
+	stop chan error
+}
+
+// loop sends what changes until something ends the stream. A Send that blocks, because the agent does not read, blocks this
+// loop only; what is published meanwhile is merged by the follower.
+func (r *session) loop() error {
+	if err := r.welcome(); err != nil {
+		return err
+	}
+	go func() { r.stop <- r.reports() }() // ends with the stream, which is when the handler returns
+	interval := r.server.cfg.Heartbeat
+	// The first heartbeat comes at a random moment, so that agents that arrived together do not stay in step.
+	heartbeat := time.NewTimer(randomly(interval))
+	defer heartbeat.Stop()
+	for {
+		var err error
+		select {
+		case <-r.follower.Changed():
+			err = r.revision()
+		case <-heartbeat.C:
+			heartbeat.Reset(interval)
+			err = r.heartbeat()
+		case reason := <-r.stop:
+			return reason
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *session) welcome() error {
+	cfg := r.server.cfg
+	return r.send(&fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Welcome{Welcome: &fairleadv1.Welcome{
+		Epoch: cfg.Epoch, Version: cfg.Version, HeartbeatIntervalMs: uint32(cfg.Heartbeat.Milliseconds()),
+	}}})
+}
+
+func (r *session) revision() error {
+	messages, cause := r.follower.Next()
+	if len(messages) == 0 {
+		return nil
+	}
+	_, number := r.follower.Position()
+	r.observer.Sent(number, cause)
+	for _, m := range messages {
+		if err := r.send(encoded(m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *session) heartbeat() error {
+	number, digest := r.follower.Heartbeat()
+	return r.send(&fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Heartbeat{Heartbeat: &fairleadv1.Heartbeat{
+		Number: number, Digest: digest,
+	}}})
+}
+
+// send returns gRPC's own status errors as they are: the handler returns them.
+func (r *session) send(m any) error { return r.stream.SendMsg(m) }
+
+// reports takes what follows the hello until the stream ends.
+func (r *session) reports() error {
+	for {
+		m, err := receive(r.stream)
+		if m == nil {
+			return err
+		}
+		if err := r.message(m); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *session) message(m *fairleadv1.FollowRequest) error {
+	report := m.GetReport()
+	if report == nil {
+		return invalid("message: want report, the hello comes once and first")
+	}
+	_, last := r.follower.Position()
+	if err := checkReport(report, r.server.cfg.Epoch, last); err != nil {
+		return err
+	}
+	for _, n := range report.GetNotices() {
+		r.server.cfg.Notice(r.node, n)
+	}
+	switch {
+	case report.GetEpoch() != r.server.cfg.Epoch:
+		// What the agent holds from another author says nothing about our revisions.
+	case report.GetError() != "":
+		r.observer.Failed(report.GetNumber(), report.GetError())
+	default:
+		r.observer.Applied(report.GetNumber(), time.Duration(report.GetDurationMicros())*time.Microsecond)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package table
+
+import (
+	"time"
+
+	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// Follower is a position in the store: what one reader has taken. Its methods are safe for concurrent use; Next is meant
+// for one goroutine.
+type Follower struct {
+	store   *Store
+	node    string
+	changed chan struct{}
+
+	// Store.mu guards the rest.
+	audiences [numScopes]fwd.Audience
+	// held are the parts as the follower took them last; nil is unknown and asks for a snapshot.
+	held [numScopes]*fwd.Part
+	// number is that of the last revision taken, 0 before the first.
+	number uint64
+	// dirty: something was published that has not been taken. cause is the oldest of it.
+	dirty, closed bool
+	cause         time.Time
+}
+
+// Follow starts to follow the table of a node. The first Next gives what separates held, of which the digests count and
+// which may be nil, from the present. Close must be called in the end.
+func (s *Store) Follow(node string, held *fairleadv1.Held) *Follower {
+	f := &Follower{store: s, node: node, changed: make(chan struct{}, 1), dirty: true}
+	f.changed <- struct{}{} // room for one: does not block
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.audiences = s.audiences(node)
+	digests := [numScopes]uint64{
+		fwd.Common: held.GetCommonDigest(), fwd.Zone: held.GetZoneDigest(), fwd.Node: held.GetNodeDigest(),
+	}
+	for i, a := range f.audiences {
+		c := s.channel(a)
+		c.followers[f] = struct{}{}
+		f.held[i] = c.held(digests[i])
+	}
+	s.followers++
+	return f
+}
+
+// Changed delivers one value when there is something to take, the first one at once.
+func (f *Follower) Changed() <-chan struct{} { return f.changed }
+
+// NeedsSnapshot reports whether the next Next carries the whole common part, which is most of a table.
+func (f *Follower) NeedsSnapshot() bool {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	return f.held[fwd.Common] == nil
+}
+
+// Next takes all that was published since the last call, as the messages of one revision to be sent in order, and moves
+// the position. There are none when there is nothing to take. The first call always gives a revision, which may be without
+// parts. The parts are a consistent cut at the revision that Position now gives as last.
+//
+// cause is when the oldest change in it was heard of; zero for the first revision and where it is unknown.
+func (f *Follower) Next() (messages []Message, cause time.Time) {
+	r := f.take()
+	if r == nil {
+		return nil, time.Time{}
+	}
+	return f.store.messages(r), r.cause
+}
+
+// take moves the position; nil is nothing to take.
+func (f *Follower) take() *revision {
+	s := f.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !f.dirty || f.closed {
+		return nil
+	}
+	var changes [numScopes]*change
+	for i, a := range f.audiences {
+		c := s.channels[a]
+		if c.current.part != f.held[i] {
+			changes[i] = c.changeFrom(f.held[i])
+			f.held[i] = c.current.part
+		}
+	}
+	if !s.last.same(s.revision, f.cause, changes) {
+		s.last = &revision{number: s.revision, cause: f.cause, changes: changes}
+	}
+	f.number, f.dirty, f.cause = s.revision, false, time.Time{}
+	return s.last
+}
+
+// Position says how far the follower is: it holds all that concerns it up to revision through, provided that the one
+// numbered last, which it took last, has reached it. last is 0 before the first Next.
+func (f *Follower) Position() (through, last uint64) {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	return f.through(), f.number
+}
+
+// Heartbeat is what a fairlead.v1.Heartbeat says: the revision up to which everything was taken, and the digest of the
+// table at the position.
+func (f *Follower) Heartbeat() (number, digest uint64) {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	for _, p := range f.held {
+		if p != nil {
+			digest += p.Digest()
+		}
+	}
+	return f.through(), digest
+}
+
+func (f *Follower) through() uint64 {
+	if f.dirty {
+		return f.number
+	}
+	return f.store.revision
+}
+
+// Close ends it; more than once is allowed. Changed delivers nothing any more.
+func (f *Follower) Close() {
+	s := f.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.closed {
+		return
+	}
+	f.closed = true
+	s.followers--
+	for _, a := range f.audiences {
+		delete(s.channels[a].followers, f)
+	}
+	if s.gone[f.node] && len(s.channels[nodeAudience(f.node)].followers) == 0 {
+		delete(s.gone, f.node)
+		delete(s.zones, f.node)
+	}
+	for _, a := range f.audiences {
+		s.release(a)
+	}
+}
+
+// mark notes a change, and adds f to woken if it was not awake.
+func (f *Follower) mark(cause time.Time, woken []*Follower) []*Follower {
+	if f.number > 0 && !cause.IsZero() && (f.cause.IsZero() || cause.Before(f.cause)) {
+		f.cause = cause
+	}
+	if f.dirty {
+		return woken
+	}
+	f.dirty = true
+	return append(woken, f)
+}
+
+// move takes f to another zone; what it holds of the old one is what the next difference starts from.
+func (f *Follower) move(zone string) {
+	s, old := f.store, f.audiences[fwd.Zone]
+	f.audiences[fwd.Zone] = zoneAudience(zone)
+	delete(s.channels[old].followers, f)
+	s.release(old)
+	s.channel(f.audiences[fwd.Zone]).followers[f] = struct{}{}
+}
+
+// wake is called without any lock. The channel has room for one value, and one is enough.
+func (f *Follower) wake() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
