@@ -46,7 +46,7 @@ help: ## list the targets
 build: bin/fairlead-controller bin/fairlead-agent ## build the two static binaries into bin/
 
 bin/fairlead-%: FORCE
-	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '-s -w -X main.version=$(VERSION)' \
+	CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' \
 		-o $@ ./$*/cmd/fairlead-$*
 
 .PHONY: test

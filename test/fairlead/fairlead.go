@@ -76,7 +76,7 @@ func (s *System) StartController() error {
 	}
 	argv := append([]string{
 		filepath.Join(s.cfg.Bin, "fairlead-controller"),
-		"--kubeconfig", kubeconfig, "--insecure",
+		"--kubeconfig", kubeconfig, "--insecure", "--log-level", "debug",
 		"--grpc-address", s.controller().String() + ":" + streamPort,
 		"--http-address", s.controller().String() + ":" + httpPort,
 	}, s.cfg.ControllerFlags...)
@@ -88,7 +88,7 @@ func (s *System) StartController() error {
 func (s *System) StartAgent(n *cluster.Node) error {
 	argv := append([]string{
 		filepath.Join(s.cfg.Bin, "fairlead-agent"),
-		"--node-name", n.Name, "--insecure",
+		"--node-name", n.Name, "--insecure", "--log-level", "debug", "--log-format", "json",
 		"--controller", s.controller().String() + ":" + streamPort,
 		"--cluster-cidr", join(s.Cluster.PodCIDRs()),
 	}, s.cfg.AgentFlags...)

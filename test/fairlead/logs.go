@@ -35,7 +35,7 @@ func Programmed(log string, after time.Time) ([]Applied, error) {
 		if json.Unmarshal(lines.Bytes(), &line) != nil {
 			continue // a line that is being written, or of a library
 		}
-		if line.Message == "table programmed" && line.Time.After(after) && line.Cause.After(after) {
+		if line.Message == "kernel programmed" && line.Time.After(after) && line.Cause.After(after) {
 			all = append(all, Applied{At: line.Time, Cause: line.Cause, Revision: line.Revision})
 		}
 	}

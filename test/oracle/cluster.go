@@ -120,7 +120,10 @@ func addrsOf(family fwd.Family, texts ...string) []netip.Addr {
 
 // slicesOf are the EndpointSlices of a Service.
 func (c *Cluster) slicesOf(svc *corev1.Service) []discoveryv1.EndpointSlice {
-	return slices.DeleteFunc(slices.Clone(c.EndpointSlices), func(s discoveryv1.EndpointSlice) bool {
-		return s.Namespace != svc.Namespace || s.Labels[discoveryv1.LabelServiceName] != svc.Name
-	})
+	return slices.DeleteFunc(slices.Clone(c.EndpointSlices), func(s discoveryv1.EndpointSlice) bool { return !belongs(&s, svc) })
+}
+
+// belongs reports whether a slice says that it is one of the Service's.
+func belongs(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
+	return s.Namespace == svc.Namespace && s.Labels[discoveryv1.LabelServiceName] == svc.Name
 }

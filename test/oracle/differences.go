@@ -3,7 +3,6 @@ package oracle
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -24,19 +23,17 @@ type Difference struct {
 	Explains func(*Cluster, Mismatch) bool
 }
 
-// Differences lists all of them. A mismatch that none accounts for is a bug on one of the two sides.
+// Differences lists all of them, in the order in which their edits apply. A mismatch that none accounts for is a bug on one
+// of the two sides.
 func Differences() []Difference {
 	return []Difference{
-		{Name: "External IPs have to be allowed", Edit: forbidExternalIPs},
 		{Name: "Endpoints that reach into the node are refused", Edit: refuseUnfit},
 		{Name: "Endpoints that are a virtual IP are refused", Edit: refuseVirtual},
-		{Name: "Hints for foreign nodes and a policy Local", Edit: ignoreForeignHints},
+		{Name: "Hints for foreign nodes do not mix with a policy Local", Edit: ignoreForeignHints},
+		{Name: "External IPs have to be allowed", Edit: forbidExternalIPs},
+		{Name: "A virtual IP that is claimed twice has one owner", Edit: settleClaims},
 		{Name: "Node ports do not answer at loopback addresses", Edit: func(c *Cluster) { c.Config.LocalhostNodePorts = false }},
 		{Name: "Node ports refuse only where they would answer", Explains: refusedElsewhere},
-		{Name: "A virtual IP that is claimed twice has one owner", Explains: func(c *Cluster, m Mismatch) bool {
-			p := m.Probe.Packet
-			return claimedTwice(c)[claim{p.Dst, p.Protocol, p.DPort}]
-		}},
 	}
 }
 
@@ -84,19 +81,19 @@ func refuseUnfit(c *Cluster) {
 }
 
 func refuseVirtual(c *Cluster) {
-	claims := claims(c)
+	owners := owners(c)
 	for i := range c.EndpointSlices {
 		s := &c.EndpointSlices[i]
-		s.Endpoints = slices.DeleteFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return virtual(claims, s, e) })
+		s.Endpoints = slices.DeleteFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return virtual(owners, s, e) })
 	}
 }
 
 // virtual reports whether an endpoint is, at one of its slice's ports, what some Service claims.
-func virtual(claims map[claim]int, s *discoveryv1.EndpointSlice, e discoveryv1.Endpoint) bool {
+func virtual(owners map[claim][]owner, s *discoveryv1.EndpointSlice, e discoveryv1.Endpoint) bool {
 	a, err := netip.ParseAddr(e.Addresses[0])
 	return err == nil && slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool {
 		protocol, err := fwd.ParseProtocol(string(*p.Protocol))
-		return err == nil && p.Port != nil && claims[claim{a, protocol, uint16(*p.Port)}] > 0
+		return err == nil && p.Port != nil && len(owners[claim{a, protocol, uint16(*p.Port)}]) > 0
 	})
 }
 
@@ -122,49 +119,4 @@ func answersNodePorts(c *Cluster, a netip.Addr) bool {
 		return netip.MustParsePrefix(r).Addr().Is4() != a.Is4()
 	})
 	return !a.IsLoopback() && (len(own) == 0 || slices.ContainsFunc(own, func(r string) bool { return netip.MustParsePrefix(r).Contains(a) }))
-}
-
-// claim is a virtual IP, a protocol and a port.
-type claim struct {
-	addr     netip.Addr
-	protocol fwd.Protocol
-	port     uint16
-}
-
-// claims counts how often each is claimed by Services that are ours to forward.
-func claims(c *Cluster) map[claim]int {
-	count := map[claim]int{}
-	for i := range c.Services {
-		svc := &c.Services[i]
-		if _, other := svc.Labels[labelProxyName]; other {
-			continue
-		}
-		texts := append(slices.Clone(svc.Spec.ClusterIPs), svc.Spec.ExternalIPs...)
-		for _, in := range svc.Status.LoadBalancer.Ingress {
-			texts = append(texts, in.IP)
-		}
-		for _, p := range svc.Spec.Ports {
-			protocol, err := fwd.ParseProtocol(string(p.Protocol))
-			if err != nil {
-				continue
-			}
-			for _, text := range texts {
-				if a, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
-					count[claim{a, protocol, uint16(p.Port)}]++
-				}
-			}
-		}
-	}
-	return count
-}
-
-// claimedTwice are the claims that several Services make, or one by two of its fields.
-func claimedTwice(c *Cluster) map[claim]bool {
-	twice := map[claim]bool{}
-	for k, n := range claims(c) {
-		if n > 1 {
-			twice[k] = true
-		}
-	}
-	return twice
 }

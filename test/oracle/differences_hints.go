@@ -19,7 +19,8 @@ func ignoreForeignHints(c *Cluster) {
 		splitByPort(c, svc)
 		ports := map[string][]*discoveryv1.EndpointSlice{}
 		for j := range c.EndpointSlices {
-			if s := &c.EndpointSlices[j]; len(s.Ports) > 0 && s.Namespace == svc.Namespace && s.Labels[discoveryv1.LabelServiceName] == svc.Name {
+			s := &c.EndpointSlices[j]
+			if _, headless := s.Labels[corev1.IsHeadlessService]; !headless && len(s.Ports) > 0 && belongs(s, svc) {
 				key := fmt.Sprintf("%s %s/%s", s.AddressType, *s.Ports[0].Name, *s.Ports[0].Protocol)
 				ports[key] = append(ports[key], s)
 			}
@@ -42,7 +43,7 @@ func usesLocal(svc *corev1.Service) bool {
 func splitByPort(c *Cluster, svc *corev1.Service) {
 	var all []discoveryv1.EndpointSlice
 	for _, s := range c.EndpointSlices {
-		if len(s.Ports) < 2 || s.Namespace != svc.Namespace || s.Labels[discoveryv1.LabelServiceName] != svc.Name {
+		if len(s.Ports) < 2 || !belongs(&s, svc) {
 			all = append(all, s)
 			continue
 		}

@@ -76,7 +76,7 @@ func serviceFeatures() []Feature {
 		service("several ports", func(s *corev1.Service) bool { return len(s.Spec.Ports) > 1 }),
 		service("one port, two protocols", func(s *corev1.Service) bool {
 			p := s.Spec.Ports
-			return len(p) > 1 && p[0].Port == p[1].Port || len(p) > 2 && p[1].Port == p[2].Port
+			return len(p) > 1 && slices.ContainsFunc(p[1:], func(other corev1.ServicePort) bool { return other.Port == p[0].Port })
 		}),
 		hasPort("named port", func(p corev1.ServicePort) bool { return p.Name != "" }),
 		hasPort("unnamed port", func(p corev1.ServicePort) bool { return p.Name == "" }),
@@ -140,7 +140,14 @@ func externalFeatures() []Feature {
 			r := s.Spec.LoadBalancerSourceRanges
 			return len(r) > 0 && (!slices.ContainsFunc(r, v6) || !slices.ContainsFunc(r, func(r string) bool { return !v6(r) }))
 		}),
-		{"virtual IP claimed twice", func(c *Cluster) bool { return len(claimedTwice(c)) > 0 }},
+		{"virtual IP claimed twice", func(c *Cluster) bool {
+			for _, of := range owners(c) {
+				if len(of) > 1 {
+					return true
+				}
+			}
+			return false
+		}},
 	}
 }
 
@@ -172,9 +179,9 @@ func endpointFeatures() []Feature {
 		endpoint("several addresses", func(e *discoveryv1.Endpoint) bool { return len(e.Addresses) > 1 }),
 		endpoint("unfit address", func(e *discoveryv1.Endpoint) bool { return unfit(e.Addresses[0]) }),
 		{"endpoint that is a virtual IP", func(c *Cluster) bool {
-			claims := claims(c)
+			owners := owners(c)
 			return slices.ContainsFunc(c.EndpointSlices, func(s discoveryv1.EndpointSlice) bool {
-				return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return virtual(claims, &s, e) })
+				return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return virtual(owners, &s, e) })
 			})
 		}},
 		slice("slice of IPv4", func(s *discoveryv1.EndpointSlice) bool { return s.AddressType == discoveryv1.AddressTypeIPv4 }),

@@ -50,6 +50,7 @@ func hintFeatures() []Feature {
 		hints("node hints", func(h hinted) bool { return h.ready > 0 && h.node == h.ready }),
 		hints("node hints, incomplete", func(h hinted) bool { return h.node > 0 && h.node < h.ready }),
 		hints("no hints", func(h hinted) bool { return h.ready > 0 && h.zone+h.node == 0 }),
+		{"many Services", func(c *Cluster) bool { return len(c.Services) >= 50 }},
 		{"node without a zone", func(c *Cluster) bool { return c.Node.Labels[corev1.LabelTopologyZone] == "" }},
 	}
 }
@@ -66,7 +67,6 @@ func configFeatures() []Feature {
 		config("node port addresses", func(c *Config) bool { return len(c.NodePortAddresses) > 0 }),
 		config("node port addresses of nobody", func(c *Config) bool { return slices.Contains(c.NodePortAddresses, "172.31.0.0/16") }),
 		config("localhost node ports", func(c *Config) bool { return c.LocalhostNodePorts }),
-		config("liberal connection tracking", func(c *Config) bool { return c.ConntrackLiberal }),
 		config("external IPs not allowed", func(c *Config) bool { return !slices.Contains(c.AllowedExternalIPs, "0.0.0.0/0") }),
 	)
 }

@@ -42,7 +42,11 @@ func Generate(seed, n uint64) *Cluster {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, n)), used: map[string]int{}}
 	g.nodes()
 	g.config()
-	for range 1 + g.IntN(4) {
+	services := 1 + g.IntN(4)
+	if g.chance(3) {
+		services = 50 // enough for a backend's ways to find one of many
+	}
+	for range services {
 		g.service()
 	}
 	return &g.cluster
@@ -113,7 +117,6 @@ func (g *generator) config() {
 		MasqueradeAll:      g.chance(15),
 		MasqueradeBit:      14,
 		LocalhostNodePorts: g.chance(5),
-		ConntrackLiberal:   g.chance(15),
 		AllowedExternalIPs: []string{"0.0.0.0/0", "::/0"},
 	}
 	switch c.DetectLocal {

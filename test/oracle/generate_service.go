@@ -41,8 +41,15 @@ func (g *generator) ports(svc *corev1.Service) {
 	for i := range 1 + g.IntN(3) {
 		name := fmt.Sprintf("p%d", i)
 		port := corev1.ServicePort{Name: name, Protocol: g.protocol(), Port: int32(80 + i), TargetPort: intstr.FromString(name)}
-		if last := len(svc.Spec.Ports) - 1; last >= 0 && svc.Spec.Ports[last].Protocol != port.Protocol && g.chance(50) {
-			port.Port = svc.Spec.Ports[last].Port // one number, two protocols
+		first := corev1.ServicePort{}
+		if i > 0 {
+			first = svc.Spec.Ports[0]
+		}
+		taken := slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool {
+			return p.Port == first.Port && p.Protocol == port.Protocol
+		})
+		if i > 0 && !taken && g.chance(50) {
+			port.Port = first.Port // one number, two protocols
 		}
 		if svc.Spec.Type != corev1.ServiceTypeClusterIP {
 			port.NodePort = int32(30000 + g.count("node port"))

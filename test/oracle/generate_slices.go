@@ -100,18 +100,18 @@ func (g *generator) slice(svc *corev1.Service, family fwd.Family, p profile) {
 	}
 	for range g.IntN(4) {
 		e := g.endpoint(family, p)
-		if same := g.same(svc, e); same != nil {
-			e = *same
+		if twin := twin(append(g.cluster.slicesOf(svc), slice), e); twin != nil {
+			e = *twin
 		}
 		slice.Endpoints = append(slice.Endpoints, e)
 	}
 	g.cluster.EndpointSlices = append(g.cluster.EndpointSlices, slice)
 }
 
-// same finds an endpoint that the Service has already, with the same address and as good a claim to it. kube-proxy takes
-// the one that is not terminating; of two that are alike in this, any.
-func (g *generator) same(svc *corev1.Service, e discoveryv1.Endpoint) *discoveryv1.Endpoint {
-	for _, s := range g.cluster.slicesOf(svc) {
+// twin finds an endpoint that a Service has already, with the same address and as good a claim to it. kube-proxy takes the
+// one that is not terminating; of two that are alike in this, any.
+func twin(of []discoveryv1.EndpointSlice, e discoveryv1.Endpoint) *discoveryv1.Endpoint {
+	for _, s := range of {
 		for i := range s.Endpoints {
 			other := &s.Endpoints[i]
 			if other.Addresses[0] == e.Addresses[0] && is(other.Conditions.Terminating, true) == is(e.Conditions.Terminating, true) {

@@ -32,12 +32,13 @@ const user = "fairlead-controller"
 // bed is what all scenarios share: an API server, a controller, and a follower for each node.
 type bed struct {
 	// owner is the test that the bed ends with.
-	owner      *testing.T
-	api        *apiserver.Server
-	objects    objects
-	kubeconfig string
-	controller *controller
-	followers  map[string]*follower.Follower
+	owner   *testing.T
+	api     *apiserver.Server
+	objects objects
+	// admin and kubeconfig are the administrator's and the controller's.
+	admin, kubeconfig string
+	controller        *controller
+	followers         map[string]*follower.Follower
 }
 
 // newBed starts everything; it ends with the test.
@@ -67,12 +68,12 @@ func newBed(t *testing.T) *bed {
 // grant gives the controller the rights that it has on the real cluster, and no others.
 func (b *bed) grant(t *testing.T) {
 	t.Helper()
-	admin, err := b.api.Kubeconfig("admin", "system:masters")
-	if err != nil {
+	var err error
+	if b.admin, err = b.api.Kubeconfig("admin", "system:masters"); err != nil {
 		t.Fatal(err)
 	}
 	rbac := filepath.Join("..", "fairlead", "rbac.yaml")
-	out, err := exec.CommandContext(t.Context(), b.api.Program("kubectl"), "--kubeconfig", admin, "apply", "-f", rbac).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), b.api.Program("kubectl"), "--kubeconfig", b.admin, "apply", "-f", rbac).CombinedOutput()
 	if err != nil {
 		t.Fatalf("grant rights: %v: %s", err, out)
 	}
@@ -86,7 +87,7 @@ func followersOf(t *testing.T, port uint16, nodes ...string) map[string]*followe
 	t.Helper()
 	followers := map[string]*follower.Follower{}
 	for _, node := range nodes {
-		followers[node] = follower.Start(follower.Config{Controller: address(port), Node: node})
+		followers[node] = follower.Start(t.Context(), follower.Config{Controller: address(port), Node: node})
 		t.Cleanup(followers[node].Close)
 	}
 	return followers

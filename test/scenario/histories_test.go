@@ -1,10 +1,14 @@
 package scenario
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"testing"
 
+	controllerapp "github.com/fairlead/fairlead/controller/app"
+	"github.com/fairlead/fairlead/proto/fwd"
 	"github.com/fairlead/fairlead/test/scenario/script"
 )
 
@@ -35,8 +39,33 @@ func testHistories(t *testing.T, b *bed) {
 				}
 			}
 			b.same(t, fresh)
+			b.sameOffline(t)
 			h.end(t)
 		})
+	}
+}
+
+// sameOffline compares the tables with those that the command "table" computes from what kubectl prints.
+func (b *bed) sameOffline(t *testing.T) {
+	t.Helper()
+	get := exec.CommandContext(t.Context(), b.api.Program("kubectl"), "--kubeconfig", b.admin, "get", "services,pods,nodes,endpointslices,endpoints", "-A", "-o", "yaml")
+	objects, err := get.Output()
+	if err != nil {
+		t.Fatalf("kubectl get: %v", err)
+	}
+	for _, node := range nodes() {
+		var out, problems bytes.Buffer
+		command := controllerapp.Command{Stdin: bytes.NewReader(objects), Stdout: &out, Stderr: &problems}
+		if code := command.Run(t.Context(), []string{"table", "-f", "-", "--node", node}); code != 0 {
+			t.Fatalf("command table: exit code %d: %s", code, problems.String())
+		}
+		offline, err := fwd.ParseText(&out)
+		if err != nil {
+			t.Fatalf("command table: %v", err)
+		}
+		if got, want := rowsOf(t, offline, true), rowsOf(t, b.followers[node].Table(), true); got != want {
+			t.Errorf("offline table of %s:\n%s\nlive:\n%s", node, got, want)
+		}
 	}
 }
 

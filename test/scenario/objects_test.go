@@ -114,14 +114,14 @@ func complete(object script.Object, r resource) map[string]any {
 	if object.Kind != "Pod" {
 		return fields
 	}
-	spec := child(fields, "spec")
+	spec := part(fields, "spec")
 	if spec["containers"] == nil {
 		spec["containers"] = []any{map[string]any{"name": "main"}}
 	}
 	for _, c := range spec["containers"].([]any) {
 		c.(map[string]any)["image"] = "none"
 	}
-	status := child(fields, "status")
+	status := part(fields, "status")
 	if status["phase"] == nil {
 		status["phase"] = "Running"
 	}
@@ -131,8 +131,8 @@ func complete(object script.Object, r resource) map[string]any {
 	return fields
 }
 
-// child gives fields a copy of one of its maps, and returns it.
-func child(fields map[string]any, name string) map[string]any {
+// part gives fields a copy of one of its maps, and returns it.
+func part(fields map[string]any, name string) map[string]any {
 	of, _ := fields[name].(map[string]any)
 	of = maps.Clone(of)
 	if of == nil {

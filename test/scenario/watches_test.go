@@ -21,7 +21,7 @@ func testWatches(t *testing.T, b *bed) {
 	}
 	var more []*follower.Follower
 	for i := range 30 {
-		f := follower.Start(follower.Config{Controller: address(streamPort), Node: fmt.Sprintf("extra%d", i)})
+		f := follower.Start(t.Context(), follower.Config{Controller: address(streamPort), Node: fmt.Sprintf("extra%d", i)})
 		defer f.Close()
 		more = append(more, f)
 	}

@@ -67,6 +67,16 @@ func Ensure(ctx context.Context, root string, progress io.Writer) (Set, error) {
 	return set, nil
 }
 
+// Oracle returns the executable of test/tools/oracle, which prints kube-proxy's iptables rules, and builds it if the cache
+// lacks it, which takes half a minute. It is no part of a Set, since no cluster runs it.
+func Oracle(ctx context.Context, root string, progress io.Writer) (string, error) {
+	path, err := tool{name: "oracle", module: "oracle", pkg: ".", ldflags: "-s -w"}.ensure(ctx, root, progress)
+	if err != nil {
+		return "", fmt.Errorf("build oracle: %w", err)
+	}
+	return path, nil
+}
+
 // Build compiles the main package pkg, seen from folder dir, into a static executable.
 // The Go build cache makes a second call cheap.
 func Build(ctx context.Context, dir, pkg, out string) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead/fairlead/test/cluster/binaries"
 	"github.com/fairlead/fairlead/test/cluster/pki"
+	"github.com/fairlead/fairlead/test/scenario/child"
 )
 
 const (
@@ -52,7 +53,7 @@ type Server struct {
 	cfg       Config
 	authority *pki.Authority
 	programs  binaries.Set
-	etcd, api *process
+	etcd, api *child.Child
 }
 
 // Start returns when the API server is ready: some 3 s when everything is built. ctx is for the start; the processes last
@@ -72,7 +73,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := s.prepare(); err != nil {
 		return nil, fmt.Errorf("start API server: %w", err)
 	}
-	if s.etcd, err = launch("etcd", s.log("etcd"), s.etcdCommand()); err != nil {
+	if s.etcd, err = s.launch("etcd", s.etcdCommand()); err != nil {
 		return nil, err
 	}
 	if err := s.Resume(ctx); err != nil {
@@ -128,12 +129,12 @@ func (s *Server) AuditLog() string { return s.path("audit.log") }
 func (s *Server) Program(name string) string { return s.programs[name] }
 
 // Kill ends the API server as a crash would; etcd goes on.
-func (s *Server) Kill() { s.api.kill() }
+func (s *Server) Kill() { s.api.Kill() }
 
 // Resume starts the API server, which must not be running, and returns when it is ready.
 func (s *Server) Resume(ctx context.Context) error {
 	var err error
-	if s.api, err = launch("kube-apiserver", s.log("kube-apiserver"), s.apiCommand()); err != nil {
+	if s.api, err = s.launch("kube-apiserver", s.apiCommand()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("API server: not ready within %v", patience))
@@ -146,8 +147,8 @@ func (s *Server) Resume(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-s.api.done:
-			return s.api.ended()
+		case <-s.api.Done():
+			return s.api.Ended()
 		case <-ctx.Done():
 			return fmt.Errorf("wait for API server: %w", errors.Join(context.Cause(ctx), err))
 		case <-ticker.C:
@@ -157,16 +158,23 @@ func (s *Server) Resume(ctx context.Context) error {
 
 // Close ends both processes at once.
 func (s *Server) Close() error {
-	for _, p := range []*process{s.api, s.etcd} {
+	for _, p := range []*child.Child{s.api, s.etcd} {
 		if p != nil {
-			p.kill()
+			p.Kill()
 		}
 	}
 	return nil
 }
 
 func (s *Server) path(name string) string { return filepath.Join(s.cfg.Dir, name) }
-func (s *Server) log(name string) string  { return s.path(name + ".log") }
+
+func (s *Server) launch(name string, argv []string) (*child.Child, error) {
+	c, err := child.Start(child.Config{Name: name, Log: s.path(name + ".log"), Argv: argv})
+	if err != nil {
+		return nil, fmt.Errorf("start API server: %w", err)
+	}
+	return c, nil
+}
 
 func (s *Server) etcdURL(port uint16) string {
 	return "http://" + netip.AddrPortFrom(s.cfg.Address, port).String()

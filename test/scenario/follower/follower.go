@@ -49,9 +49,9 @@ type Counts struct {
 	Streams, Revisions, Whole, Rows int
 }
 
-// Start follows until Close.
-func Start(cfg Config) *Follower {
-	ctx, stop := context.WithCancel(context.Background())
+// Start follows until ctx ends or Close.
+func Start(ctx context.Context, cfg Config) *Follower {
+	ctx, stop := context.WithCancel(ctx)
 	f := &Follower{
 		cfg: cfg, stop: stop, done: make(chan struct{}),
 		table: &fwd.Table{}, changed: make(chan struct{}), drop: func() {},
