@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func newController(t *testing.T) *controller {
 	fairleadv1.RegisterForwardingServer(server, c)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	c.stop = func() { server.Stop(); <-served }
+	c.stop = sync.OnceFunc(func() { server.Stop(); <-served })
 	t.Cleanup(c.stop)
 	return c
 }

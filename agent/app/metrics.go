@@ -21,15 +21,19 @@ type metrics struct {
 func newMetrics(cfg Config, tables *store.Store) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		deletedFlows: prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_conntrack_deleted_flows_total",
-			Help: "UDP flows that were removed from connection tracking since they reached a place the table no longer names."}),
+		deletedFlows: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_conntrack_deleted_flows_total",
+			Help: "UDP flows that were removed from connection tracking since they reached a place the table no longer names.",
+		}),
 		healthz: answers("kubeproxy_proxy_healthz_total", "Answers of /healthz by HTTP code."),
 		live:    answers("kubeproxy_proxy_livez_total", "Answers of /livez by HTTP code."),
 	}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.deletedFlows, m.healthz, m.live)
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_build_info", Help: "Always 1; says which version runs.",
-		ConstLabels: prometheus.Labels{"version": cfg.Version}})
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fairlead_build_info", Help: "Always 1; says which version runs.",
+		ConstLabels: prometheus.Labels{"version": cfg.Version},
+	})
 	build.Set(1)
 	m.registry.MustRegister(build)
 	for _, g := range []struct {

@@ -1,12 +1,11 @@
 package app
 
 import (
-	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
-	"github.com/fairlead/fairlead/proto/fwd"
-
 	"github.com/fairlead/fairlead/agent/internal/client"
 	"github.com/fairlead/fairlead/agent/internal/proxy"
 	"github.com/fairlead/fairlead/agent/internal/store"
+	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
+	"github.com/fairlead/fairlead/proto/fwd"
 )
 
 // inlet makes a Store what a client.Client puts its tables into.

@@ -62,4 +62,3 @@ type Difference struct {
 	// Problem is "missing", "changed" or "foreign".
 	Problem string
 }
-

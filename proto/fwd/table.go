@@ -84,13 +84,17 @@ func (t *Table) Ports() iter.Seq2[ID, *Port] {
 	}
 }
 
-// Node and Cluster return the facts; zero values where the table has none.
-func (t *Table) Node() NodeFacts       { return t.node }
+// Node returns the node's facts; a zero value where the table has none.
+func (t *Table) Node() NodeFacts { return t.node }
+
+// Cluster returns the cluster's facts; a zero value where the table has none.
 func (t *Table) Cluster() ClusterFacts { return t.cluster }
 
-// Unknown is the number of rows of kinds that this version does not know, Refused the number of rows that Validate
-// refuses. Both are held and summed, but not in the typed view.
+// Unknown is the number of rows of kinds that this version does not know. They are held and summed, but not in the typed
+// view.
 func (t *Table) Unknown() int { return t.unknown }
+
+// Refused is the number of rows that Validate refuses. They are held and summed, but not in the typed view.
 func (t *Table) Refused() int { return t.refused }
 
 // DiffTables returns the change that turns a into b, by parts that differ.

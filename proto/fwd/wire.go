@@ -42,8 +42,10 @@ func BackendKey(id ID, addr netip.AddrPort) string {
 	return string(append(k, addr.Addr().AsSlice()...))
 }
 
-// NodeKey and ClusterKey are the keys of the rows of facts.
-func NodeKey() string    { return string([]byte{kindNode}) }
+// NodeKey is the key of the row of a node's facts.
+func NodeKey() string { return string([]byte{kindNode}) }
+
+// ClusterKey is the key of the row of the cluster's facts.
 func ClusterKey() string { return string([]byte{kindCluster}) }
 
 func idKey(kind byte, id ID) []byte {

@@ -66,12 +66,12 @@ func owners(c *Cluster) map[claim][]owner {
 	return all
 }
 
-// claims are addresses at all ports of a Service, each once.
+// claims are addresses at all ports of a Service, each once; those of a family that the Service lacks are nobody's.
 func claims(svc *corev1.Service, texts []string) []claim {
 	var all []claim
 	for _, text := range texts {
 		a, err := netip.ParseAddr(text)
-		if err != nil {
+		if err != nil || len(addrsOf(fwd.FamilyOf(a), svc.Spec.ClusterIPs...)) == 0 {
 			continue
 		}
 		for _, p := range svc.Spec.Ports {

@@ -64,7 +64,7 @@ func hintsForeign(of []*discoveryv1.EndpointSlice) bool {
 	for _, s := range of {
 		for _, e := range s.Endpoints {
 			a, err := netip.ParseAddr(e.Addresses[0])
-			if err != nil || s.Ports[0].Port == nil {
+			if err != nil || s.Ports[0].Port == nil || *s.Ports[0].Port == 0 {
 				continue
 			}
 			at := netip.AddrPortFrom(a, uint16(*s.Ports[0].Port))

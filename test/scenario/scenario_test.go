@@ -10,6 +10,7 @@ func TestScenarios(t *testing.T) {
 	t.Run("watches", func(t *testing.T) { testWatches(t, b) })
 	t.Run("reading", func(t *testing.T) { testReading(t, b) })
 	t.Run("published", func(t *testing.T) { testPublished(t, b) })
+	t.Run("events", func(t *testing.T) { testEvents(t, b) })
 	t.Run("histories", func(t *testing.T) { testHistories(t, b) })
 	t.Run("controller restarts", func(t *testing.T) { testControllerRestart(t, b) })
 	t.Run("API server away", func(t *testing.T) { testAPIServerAway(t, b) })

@@ -72,6 +72,10 @@ func randomMember(rng *rand.Rand, number int) member {
 		PortName:  fwd.PortName{Namespace: "conformance", Name: fmt.Sprintf("service-%d", number), Port: "http", Protocol: fwd.Protocols()[number/2%3], Family: f},
 		ClusterIP: ip(96), Port: 80, InternalLocal: some(), ExternalLocal: some(), Usable: !some(), ClusterScope: fwd.Scopes()[rng.IntN(3)],
 	}
+	if number%4 < 2 {
+		// A Service with many ports: an address that has more rules than its neighbours.
+		p.ClusterIP, p.Port, p.Name, p.PortName.Port = crowdIP(f), uint16(1000+number), "crowd", fmt.Sprintf("p%d", number)
+	}
 	if some() {
 		p.NodePort = uint16(30000 + number)
 	}
@@ -89,6 +93,14 @@ func randomMember(rng *rand.Rand, number int) member {
 		p.AffinitySeconds = uint32(100 + rng.IntN(3))
 	}
 	return member{p, randomLists(rng, p)}
+}
+
+// crowdIP is the address of the Service with many ports.
+func crowdIP(f fwd.Family) netip.Addr {
+	if f == fwd.IPv6 {
+		return netip.MustParseAddr("fd60::ffff")
+	}
+	return netip.MustParseAddr("10.96.255.255")
 }
 
 func randomLists(rng *rand.Rand, p fwd.ServicePort) map[fwd.Scope][]fwd.Backend {

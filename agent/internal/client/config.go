@@ -119,11 +119,16 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
+// windowBytes is how much a controller may send ahead of the agent's reading.
+const windowBytes = 1 << 20
+
 // dialOptions never leave the host's own way to an address: no proxy from the environment, no configuration from DNS.
 func (c Config) dialOptions(keepalive grpc.DialOption) []grpc.DialOption {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(c.Credentials), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.Limits.MessageBytes)), keepalive,
+		// With windows of its own choice grpc-go measures the path by a ping for every message.
+		grpc.WithStaticStreamWindowSize(windowBytes), grpc.WithStaticConnWindowSize(windowBytes),
 	}
 	if c.PerCall != nil {
 		options = append(options, grpc.WithPerRPCCredentials(c.PerCall))

@@ -11,10 +11,14 @@ type Metrics struct {
 // NewMetrics returns Metrics registered at r, which must not have any of these names yet.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		connected: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_connected",
-			Help: "1 while a controller has welcomed this agent, else 0."}),
-		received: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_received_revision",
-			Help: "Revision of the newest table that was received and verified."}),
+		connected: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_connected",
+			Help: "1 while a controller has welcomed this agent, else 0.",
+		}),
+		received: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_received_revision",
+			Help: "Revision of the newest table that was received and verified.",
+		}),
 		attempts:  counter("fairlead_connect_attempts_total", "Attempts to reach a controller."),
 		revisions: counter("fairlead_received_revisions_total", "Revisions that were received and verified."),
 		mismatches: counter("fairlead_digest_mismatches_total",

@@ -76,10 +76,9 @@ func Ensure(s Sysctls, settings []Setting) (changed []Setting, err error) {
 	return changed, errors.Join(errs...)
 }
 
-// Forwarding are the settings without which the kernel forwards nothing. The second one is missing without IPv6.
+// Forwarding are the settings without which the kernel forwards nothing to other hosts. Those of IPv6 are left to whoever
+// set up its routes: there, forwarding makes the kernel ignore router advertisements, which may be where this host has its
+// default route from.
 func Forwarding() []Setting {
-	return []Setting{
-		{Name: "net/ipv4/ip_forward", Value: "1"},
-		{Name: "net/ipv6/conf/all/forwarding", Value: "1", Optional: true},
-	}
+	return []Setting{{Name: "net/ipv4/ip_forward", Value: "1"}}
 }

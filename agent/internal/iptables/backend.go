@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 
 	"github.com/fairlead/fairlead/agent/dataplane"
@@ -71,6 +72,9 @@ func newBackend(ctx context.Context, c Config, r runner) (*Backend, error) {
 	if len(b.families) == 0 {
 		return nil, errors.Join(errs...)
 	}
+	if limit, ok := clientsRemembered(); ok {
+		c.Logger.InfoContext(ctx, "session affinity is limited", slog.Int("clients_per_endpoint", limit))
+	}
 	return b, nil
 }
 
@@ -83,7 +87,7 @@ func (b *Backend) open(ctx context.Context, f fwd.Family) (*family, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.read(ctx, b.runner); err != nil {
+	if err := c.probe(ctx, b.runner); err != nil {
 		return nil, err
 	}
 	return &family{commands: c, ipt: ipt, randomFully: ipt.HasRandomFully()}, nil
@@ -125,8 +129,8 @@ func (f *family) sync(ctx context.Context, b *Backend, now *fwd.Table, delta dat
 	}
 	var want []Chain
 	var gone []chainKey
-	if delta.Node {
-		f.layout = newLayout(newSettings(b.config, f.commands.family, f.randomFully, now.Node()), now)
+	if settings := newSettings(b.config, f.commands.family, f.randomFully, now.Node()); delta.Node && !reflect.DeepEqual(settings, f.layout.settings) {
+		f.layout = newLayout(settings, now)
 		want = f.layout.chains()
 		gone = f.realised.others(want)
 	} else {

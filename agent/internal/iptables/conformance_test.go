@@ -25,6 +25,30 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestFaultForgets holds that after a failed sync the next one looks at everything, whatever it is told.
+func TestFaultForgets(t *testing.T) {
+	k := newKernel(t, FlavorNFT)
+	d, table := k.open(t), parseTable(t, webTable)
+	sync(t, d, everything(table))
+	more, changed, err := table.Apply(fwd.DiffTables(table, parseTable(t, webTable+manyServices(40))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := newKernel(t, FlavorNFT)
+	sync(t, want.open(t), everything(more))
+	k.fault.set(1, true)
+	if _, err := d.Sync(context.Background(), table, more, dataplane.Delta{Changed: changed}); err == nil {
+		t.Fatal("the fault did not show")
+	}
+	if err := k.command("-t", "nat", "-F", servicesChain)(); err != nil {
+		t.Fatal(err)
+	}
+	sync(t, d, step{table, more, dataplane.Delta{Changed: changed}})
+	if got := k.dump(t); got != want.dump(t) {
+		t.Errorf("after a fault:\n%s", got)
+	}
+}
+
 // kernel is a network namespace with a backend, whose transactions can be made to fail.
 type kernel struct {
 	*lab.Namespace

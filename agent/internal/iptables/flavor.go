@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 
 	"github.com/fairlead/fairlead/proto/fwd"
@@ -35,37 +37,61 @@ func find(ctx context.Context, r runner, flavor Flavor, f fwd.Family) (commands,
 }
 
 // detect says which flavour the rest of the host uses: the one in which a kubelet left its hint (KEP-3178), else the one
-// that holds more rules, else nft.
+// that holds more rules, else nft. It reads no more than it needs, and loads no module of the legacy flavour: without -t,
+// that lists only tables that are in use.
 func detect(ctx context.Context, r runner) (Flavor, error) {
-	rules := map[Flavor]int{}
-	found := false
-	for _, flavor := range []Flavor{FlavorNFT, FlavorLegacy} {
-		for _, f := range fwd.Families() {
-			c, err := find(ctx, r, flavor, f)
-			if err != nil {
-				continue
-			}
-			found = true
-			// Without -t, legacy lists only tables that are in use, and loads no module.
-			out, err := r.run(ctx, c.save, nil, nil)
-			if err != nil {
-				continue
-			}
-			text := string(out)
-			if strings.Contains(text, ":KUBE-IPTABLES-HINT ") || strings.Contains(text, ":KUBE-KUBELET-CANARY ") {
-				return flavor, nil
-			}
-			rules[flavor] += strings.Count(text, "\n-A ")
-		}
-	}
-	switch {
-	case !found:
+	nft, legacy := installed(ctx, r, FlavorNFT), installed(ctx, r, FlavorLegacy)
+	if len(nft)+len(legacy) == 0 {
 		return "", ErrNoIptables
-	case rules[FlavorLegacy] > rules[FlavorNFT]:
-		return FlavorLegacy, nil
 	}
-	if _, err := find(ctx, r, FlavorNFT, fwd.IPv4); err != nil {
+	if hinted(rulesOf(ctx, r, nft, "-t", "mangle")) {
+		return FlavorNFT, nil
+	}
+	old := rulesOf(ctx, r, legacy)
+	inLegacy := strings.Count(old, "\n-A ")
+	switch {
+	case hinted(old), len(nft) == 0:
+		return FlavorLegacy, nil
+	case inLegacy > 0 && inLegacy > strings.Count(rulesOf(ctx, r, nft), "\n-A "):
 		return FlavorLegacy, nil
 	}
 	return FlavorNFT, nil
+}
+
+// installed returns the programs of a flavour that the host has.
+func installed(ctx context.Context, r runner, flavor Flavor) []commands {
+	var cs []commands
+	for _, f := range fwd.Families() {
+		if c, err := find(ctx, r, flavor, f); err == nil {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+// rulesOf returns what the programs list; a kernel without a family lists nothing.
+func rulesOf(ctx context.Context, r runner, cs []commands, args ...string) string {
+	var text strings.Builder
+	for _, c := range cs {
+		if out, err := r.run(ctx, c.save, args, nil); err == nil {
+			text.Write(out)
+		}
+	}
+	return text.String()
+}
+
+func hinted(rules string) bool {
+	return strings.Contains(rules, ":KUBE-IPTABLES-HINT ") || strings.Contains(rules, ":KUBE-KUBELET-CANARY ")
+}
+
+// clientsRemembered is how many clients of one endpoint session affinity remembers: the module parameter ip_list_tot of
+// xt_recent, 100 unless it is set when the module is loaded. Beyond it, those unseen for the longest time are forgotten.
+// It is unknown before the module is loaded.
+func clientsRemembered() (int, bool) {
+	text, err := os.ReadFile("/sys/module/xt_recent/parameters/ip_list_tot")
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n, err == nil
 }

@@ -81,6 +81,18 @@ func retryLocked(ctx context.Context, try func() error) error {
 	}
 }
 
+// probe fails where the kernel or our rights do not allow to see the rules of this family.
+func (c commands) probe(ctx context.Context, r runner) error {
+	err := retryLocked(ctx, func() error {
+		_, err := r.run(ctx, c.iptables, []string{"--wait", strconv.Itoa(lockSeconds), "-t", natTable, "-S", "PREROUTING"}, nil)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read %v rules: %w", c.family, err)
+	}
+	return nil
+}
+
 // read returns all rules of our two tables.
 func (c commands) read(ctx context.Context, r runner) (*readback, error) {
 	rb := newReadback(c.family)
@@ -88,6 +100,9 @@ func (c commands) read(ctx context.Context, r runner) (*readback, error) {
 		out, err := r.run(ctx, c.save, []string{"-t", table}, nil)
 		if err != nil {
 			return nil, fmt.Errorf("read %v rules: %w", c.family, err)
+		}
+		if bytes.Contains(out, []byte("is incompatible, use 'nft' tool")) {
+			return nil, fmt.Errorf("read %v rules: table %s holds rules that iptables cannot show: remove what nft added to it", c.family, table)
 		}
 		rb.parse(out)
 	}

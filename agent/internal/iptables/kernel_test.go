@@ -143,7 +143,7 @@ COMMIT
 func TestForwardPolicyDrop(t *testing.T) {
 	flavors(t, func(t *testing.T, flavor Flavor) {
 		l, table := newLab(t), parseTable(t, webTable+`
-service default/self:/TCP/IPv4 cluster-ip=10.96.0.12 port=80 usable
+service default/self:/TCP/IPv4 cluster-ip=10.96.0.12 port=80 health-check-node-port=30399 usable
   common 10.244.1.5:8081
 `)
 		serve(t, l, table)
@@ -156,6 +156,12 @@ service default/self:/TCP/IPv4 cluster-ip=10.96.0.12 port=80 usable
 					t.Errorf("external to %s: no answer", to)
 				}
 			}
+		}
+		// The health-check node port is open whatever the policy for packets to the host.
+		serve(t, l, parseTable(t, "service a/health:/TCP/IPv4 cluster-ip=10.96.0.200 port=1\n  common 192.0.2.11:30399\n"))
+		run(t, l, "", "iptables-"+string(flavor), "--wait", "-P", "INPUT", "DROP")
+		if got := ask(t, l, client(trace.External), "192.0.2.11:30399"); !got.Endpoint.IsValid() {
+			t.Error("health-check node port: no answer")
 		}
 		self := trace.Client{Kind: trace.Pod, Addr: netip.MustParseAddr("10.244.1.5")}
 		if got := ask(t, l, self, "10.96.0.12:80"); !got.Endpoint.IsValid() {

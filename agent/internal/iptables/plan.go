@@ -36,11 +36,12 @@ func (k chainKey) compare(o chainKey) int {
 	return cmp.Or(cmp.Compare(k.Table, o.Table), cmp.Compare(k.Name, o.Name))
 }
 
-// Levels. Chains of trees lie between levelRanges and levelRoot, the deeper the lower.
+// Levels. Chains of trees lie between levelCrowd and levelRoot, the deeper the lower.
 const (
 	levelList     = 0
 	levelEntrance = 1
 	levelRanges   = 2
+	levelCrowd    = 3
 	levelRoot     = 100
 	levelPorts    = 101
 	levelHook     = 102
@@ -181,6 +182,11 @@ func (l *layout) chains() []Chain {
 	chains := l.hooks()
 	for id, t := range l.trees {
 		t.walk(func(b limb) { chains = append(chains, l.limb(id, b)) })
+		for at := range t.root.all {
+			if at.crowded() {
+				chains = append(chains, l.crowd(id, at))
+			}
+		}
 	}
 	for _, p := range l.table.Ports() {
 		if p.Family == l.settings.family {
@@ -208,9 +214,19 @@ func (l *layout) limb(id treeID, b limb) Chain {
 		return c
 	}
 	for _, at := range b.entries {
+		if at.crowded() {
+			c.Rules = append(c.Rules, Rule{Dst: toAddr(at.key.addr), Verdict: Goto, Chain: t.crowdChain(at.key)})
+			continue
+		}
 		c.Rules = append(c.Rules, l.rulesAt(id, at)...)
 	}
 	return c
+}
+
+// crowd renders the chain of an address with many Service ports, so that its neighbours' packets need not pass them all.
+func (l *layout) crowd(id treeID, at treeEntry) Chain {
+	t := l.trees[id]
+	return Chain{chainKey{t.table, t.crowdChain(at.key)}, levelCrowd, l.rulesAt(id, at)}
 }
 
 // rulesAt returns the rules of one key: by rank, then by Service port; equal ones (all ports of
@@ -238,8 +254,8 @@ func (l *layout) rulesAt(id treeID, at treeEntry) []Rule {
 	return rules
 }
 
-// backendID is short for an address and port.
-func backendID(a netip.AddrPort) string {
-	sum := sha256.Sum256([]byte(a.String()))
+// shortHash is 16 hexadecimal digits, for names.
+func shortHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }

@@ -279,5 +279,5 @@ func (w *portPlan) choose(match Rule, list []fwd.Backend) []Rule {
 // clients names the list of clients of a backend. It is one list whichever virtual IP they came by, and it ends with the
 // last rule that names it, so a backend that leaves all lists of the Service port loses its clients.
 func (w *portPlan) clients(b fwd.Backend) string {
-	return clientsPrefix + w.port.ID().String() + "-" + backendID(b.Addr)
+	return clientsPrefix + w.port.ID().String() + "-" + shortHash(b.Addr.String())
 }

@@ -71,6 +71,9 @@ type treeEntry struct {
 	ids []fwd.ID // sorted
 }
 
+// crowded reports whether an address has so many Service ports that they get a chain of their own.
+func (e treeEntry) crowded() bool { return len(e.ids) > leafKeys && e.key.addr.IsValid() }
+
 // spot is a place in a tree: the first n bits of a path.
 type spot struct {
 	bits int
@@ -86,6 +89,9 @@ func (t *tree) chain(s spot) string {
 	}
 	return fmt.Sprintf("%s-%d-%x", t.name, s.bits, s.path)
 }
+
+// crowdChain names the chain of a crowded address.
+func (t *tree) crowdChain(k key) string { return t.name + "-" + shortHash(k.addr.String()) }
 
 func slot(path uint64, depth int) int { return int(path >> depth & (fan - 1)) }
 
@@ -242,6 +248,20 @@ func (t *tree) way(k key) []limb {
 		way = append(way, l)
 	}
 	return way
+}
+
+// at returns what is known of a key.
+func (t *tree) at(k key) (treeEntry, bool) {
+	way := t.way(k)
+	if len(way) == 0 {
+		return treeEntry{}, false
+	}
+	entries := way[len(way)-1].entries
+	i, found := slices.BinarySearchFunc(entries, k, func(e treeEntry, k key) int { return e.key.compare(k) })
+	if !found {
+		return treeEntry{}, false
+	}
+	return entries[i], true
 }
 
 // find returns the branch at a spot, if it needs a chain.

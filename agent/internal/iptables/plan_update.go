@@ -54,6 +54,7 @@ func (t *touched) port(id fwd.ID, before, after program) {
 		if !after.has(e) {
 			t.reshape(e, func(tr *tree) { tr.remove(e.key, id) })
 		}
+		note(t.keys, e.tree, e.key)
 	}
 	for _, e := range after.entries {
 		if !before.has(e) {
@@ -101,8 +102,14 @@ func (t *touched) reshape(e entry, change func(*tree)) {
 func (t *touched) trees() {
 	for id, keys := range t.keys {
 		for k := range keys {
-			if way := t.layout.trees[id].way(k); len(way) > 0 {
+			tr := t.layout.trees[id]
+			if way := tr.way(k); len(way) > 0 {
 				note(t.spots, id, way[len(way)-1].spot)
+			}
+			if at, ok := tr.at(k); ok && at.crowded() {
+				t.chains = append(t.chains, t.layout.crowd(id, at))
+			} else if k.addr.IsValid() {
+				t.gone = append(t.gone, chainKey{tr.table, tr.crowdChain(k)})
 			}
 		}
 	}

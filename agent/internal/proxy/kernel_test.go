@@ -42,8 +42,10 @@ type kernel struct {
 	foreign           chan struct{}
 }
 
-var _ dataplane.Interface = (*kernel)(nil)
-var _ Watcher = (*kernel)(nil)
+var (
+	_ dataplane.Interface = (*kernel)(nil)
+	_ Watcher             = (*kernel)(nil)
+)
 
 func newKernel() *kernel {
 	return &kernel{content: map[fwd.ID]string{}, fault: func() bool { return false }, foreign: make(chan struct{}, 1)}

@@ -1,4 +1,7 @@
 // Command fairlead-controller computes what each node of a Kubernetes cluster forwards, and streams it to the agents.
+//
+// Input are flags, a file and the API server; output are the streams to agents, and EndpointSlices and Endpoints at the API
+// server. All of it is in package app; fairlead-controller --help explains.
 package main
 
 import (
@@ -11,7 +14,7 @@ import (
 )
 
 // version is set by the linker.
-var version = "unknown" //nolint:gochecknoglobals // the linker sets variables alone
+var version = "unknown"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -138,7 +138,7 @@ func (v nodeView) compare(p *fwd.Port, sp fwd.ServicePort, eps []endpoints.Endpo
 	local := internal || sp.ExternalLocal
 	if !internal || external {
 		want := v.clusterList(ready, draining, local)
-		if got := listed(clusterOf(p)); got != want {
+		if got := listed(p.Cluster()); got != want {
 			return "cluster list " + got + ", want " + want
 		}
 		v.note("reject", want == "" && !p.Usable)
@@ -154,15 +154,6 @@ func (v nodeView) compare(p *fwd.Port, sp fwd.ServicePort, eps []endpoints.Endpo
 		return v.compareServing(p, all)
 	}
 	return ""
-}
-
-// clusterOf is the node's cluster list: a node whose own endpoints merely drain under PreferSameNode uses its zone's.
-func clusterOf(p *fwd.Port) []fwd.Backend {
-	used := p.Cluster()
-	if p.ClusterScope == fwd.Node && !slices.ContainsFunc(used, func(b fwd.Backend) bool { return b.State == fwd.Ready }) {
-		return p.List(fwd.Zone)
-	}
-	return used
 }
 
 func (v nodeView) compareServing(p *fwd.Port, all []seenEndpoint) string {

@@ -239,13 +239,13 @@ func TestRandomHistoryEndsRight(t *testing.T) {
 	for range 400 {
 		name, n := fmt.Sprintf("o%d", rng.IntN(6)), rng.IntN(4)
 		pod := testPod(name, "n"+fmt.Sprint(rng.IntN(3)), fmt.Sprintf("10.0.0.%d", 1+rng.IntN(9)), labels())
-		switch {
-		case n == 0:
+		switch n {
+		case 0:
 			_ = core.Services("ns").Delete(ctx, name, metav1.DeleteOptions{})
 			_, _ = core.Services("ns").Create(ctx, testService(name, labels()), metav1.CreateOptions{})
-		case n == 1:
+		case 1:
 			_ = core.Pods("ns").Delete(ctx, name, metav1.DeleteOptions{})
-		case n == 2:
+		case 2:
 			if _, err := core.Pods("ns").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 				_, _ = core.Pods("ns").Update(ctx, pod, metav1.UpdateOptions{})
 			}

@@ -17,7 +17,7 @@ import (
 )
 
 func managed() []metav1.ManagedFieldsEntry {
-	return []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}}
+	return []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsType: "FieldsV1"}}
 }
 
 // fullPod has every field that decides about endpoints, and some that do not.

@@ -11,6 +11,7 @@ import (
 type metrics struct {
 	syncs     *prometheus.CounterVec
 	takenOver prometheus.Counter
+	foreign   prometheus.Counter
 	contested prometheus.Gauge
 }
 
@@ -24,12 +25,16 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Name: "fairlead_publish_taken_over_slices_total",
 			Help: "EndpointSlices of another endpoint controller that were taken over.",
 		}),
+		foreign: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_publish_foreign_writes_total",
+			Help: "Writes of another endpoint controller to Services that this one publishes: anything but 0 means that two run.",
+		}),
 		contested: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fairlead_publish_contested_services",
 			Help: "Services whose EndpointSlices are left to another endpoint controller that turned out to run.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.syncs, m.takenOver, m.contested} {
+	for _, c := range []prometheus.Collector{m.syncs, m.takenOver, m.foreign, m.contested} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register publish metrics: %w", err)
 		}

@@ -19,6 +19,8 @@ const (
 const (
 	LabelEndpointsManagedBy = "endpoints.kubernetes.io/managed-by"
 	ObjectController        = "endpoint-controller.fairlead.io"
+
+	upstreamObjectController = "endpoint-controller"
 )
 
 // Derived returns the values of the label managed-by of slices that say what Pods, or Endpoints objects, have said before:

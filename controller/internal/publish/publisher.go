@@ -173,15 +173,17 @@ func (t *term) attempt(ctx context.Context, next task) {
 		return
 	case ctx.Err() != nil:
 		return
-	case t.queue.NumRequeues(next) >= t.patience(err):
-		t.complaints.say(ctx, "cannot publish endpoints, trying on", slog.String("kind", next.kind.String()),
-			slog.String("service", next.String()), slog.Any("err", err))
+	case t.queue.NumRequeues(next) >= attemptsBeforeComplaint(err):
+		if unsaid, ok := t.refused.due(time.Now()); ok {
+			t.cfg.Logger.WarnContext(ctx, "cannot publish endpoints, trying on", slog.String("kind", next.kind.String()),
+				slog.String("service", next.String()), slog.Any("err", err), unsaid)
+		}
 	}
 	t.queue.AddRateLimited(next)
 }
 
-// patience is after how many attempts an error is worth a line in the log.
-func (t *term) patience(err error) int {
+// attemptsBeforeComplaint is after how many attempts an error is worth a line in the log.
+func attemptsBeforeComplaint(err error) int {
 	if errors.Is(err, errStale) {
 		return 12 // 40 seconds
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -273,6 +274,9 @@ func TestTakeOver(t *testing.T) {
 	if s.Labels[discoveryv1.LabelManagedBy] != SliceController || deleted.Load() {
 		t.Errorf("slice %v, deleted something: %t", s.Labels, deleted.Load())
 	}
+	if n := testutil.ToFloat64(l.publisher.metrics.foreign); n != 0 {
+		t.Errorf("%v writes of another controller counted for what was left behind", n)
+	}
 }
 
 // TestSecondController: against one that keeps writing, ours gives way and removes what is its own.
@@ -290,6 +294,10 @@ func TestSecondController(t *testing.T) {
 		}
 	}
 	l.until("given up", func() bool { return len(l.slices(SliceController)) == 0 })
+	l.until("and said so", func() bool { return testutil.ToFloat64(l.publisher.metrics.contested) == 1 })
+	if n := testutil.ToFloat64(l.publisher.metrics.foreign); n != maxTakeovers+1 {
+		t.Errorf("%v writes of another controller counted, want %d", n, maxTakeovers+1)
+	}
 	l.until("theirs stays", l.has("", "IPv4 http/8080: 10.0.0.1=true"))
 	_, err := client.CoreV1().Pods("ns").Create(t.Context(), testPod("w", 1), metav1.CreateOptions{})
 	l.check(err)

@@ -4,13 +4,14 @@ import (
 	"sync"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Service's slices are taken over from another controller this often within rivalPause before that controller is held
-// to be alive: once for what it left behind, once for what it may have written while it stopped.
+// Slices of another controller that come up during a term are taken over this often within rivalPause before that
+// controller is held to be alive for good: it may have written while it stopped.
 const (
-	maxTakeovers = 2
+	maxTakeovers = 1
 	rivalPause   = 10 * time.Minute
 )
 
@@ -18,8 +19,10 @@ const (
 // slices behind from one that runs (SEMANTICS 1.13). With the latter, Fairlead removes its own slices of the Service, so
 // that stale ones do not count, and leaves the Service alone for rivalPause. Safe for concurrent use.
 type rivals struct {
-	mu       sync.Mutex // guards services
+	mu       sync.Mutex // guards what follows
 	services map[types.NamespacedName]rivalry
+	// behind are slices that were there before this term.
+	behind map[types.UID]struct{}
 }
 
 type rivalry struct {
@@ -30,7 +33,42 @@ type rivalry struct {
 	last time.Time
 }
 
-func newRivals() *rivals { return &rivals{services: map[types.NamespacedName]rivalry{}} }
+func newRivals() *rivals {
+	return &rivals{services: map[types.NamespacedName]rivalry{}, behind: map[types.UID]struct{}{}}
+}
+
+// left notes a slice that was there before this term.
+func (r *rivals) left(s *discoveryv1.EndpointSlice) {
+	switch s.Labels[discoveryv1.LabelManagedBy] {
+	case upstreamSliceController, upstreamMirrorController:
+	default:
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.behind[s.UID] = struct{}{}
+}
+
+// allLeft reports whether all slices were there before this term and have not been taken over since.
+func (r *rivals) allLeft(slices []*discoveryv1.EndpointSlice) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := true
+	for _, s := range slices {
+		_, left := r.behind[s.UID]
+		all = all && left
+	}
+	return all
+}
+
+// taken notes that slices are ours now.
+func (r *rivals) taken(slices []*discoveryv1.EndpointSlice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range slices {
+		delete(r.behind, s.UID)
+	}
+}
 
 // contested reports whether a Service is left to the other controller, now.
 func (r *rivals) contested(key types.NamespacedName, now time.Time) bool {

@@ -40,7 +40,7 @@ func (t *term) syncSlices(ctx context.Context, key types.NamespacedName) error {
 		return errStale
 	}
 	if len(theirs) > 0 {
-		if !t.rivals.found(key, time.Now()) {
+		if !t.mayTake(key, theirs) {
 			return t.concede(ctx, svc, ours)
 		}
 		taken, err := t.takeOver(ctx, theirs, takeover{SliceController, t.slices})
@@ -77,20 +77,37 @@ func (t *term) takeOver(ctx context.Context, slices []*discoveryv1.EndpointSlice
 		to.tracker.Update(updated)
 		taken = append(taken, updated)
 	}
+	t.rivals.taken(taken)
 	t.metrics.takenOver.Add(float64(len(taken)))
 	return taken, nil
+}
+
+// mayTake reports whether to take over slices: those that were there when this term began always, others a few times.
+// key tells slices of one Service from its mirrored ones.
+func (t *term) mayTake(key types.NamespacedName, slices []*discoveryv1.EndpointSlice) bool {
+	if t.rivals.allLeft(slices) {
+		return true
+	}
+	t.complain(key, slices[0].Labels[discoveryv1.LabelManagedBy])
+	return t.rivals.found(key, time.Now())
+}
+
+// complain says that another controller has written to a Service of ours.
+func (t *term) complain(key types.NamespacedName, manager string) {
+	t.metrics.foreign.Inc()
+	if unsaid, ok := t.foreign.due(time.Now()); ok {
+		t.cfg.Logger.Error("another endpoint controller is running: stop it (kube-controller-manager --controllers="+
+			"*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller), or run this one with --endpoints=read",
+			slog.String("service", key.String()), slog.String("manager", manager), unsaid)
+	}
 }
 
 // concede leaves a Service to the other controller: our slices of it go, as nobody would keep them right.
 func (t *term) concede(ctx context.Context, svc *corev1.Service, ours []*discoveryv1.EndpointSlice) error {
 	key := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
 	t.metrics.contested.Set(float64(t.rivals.len()))
-	t.cfg.Logger.ErrorContext(ctx, "another endpoint controller is running: not writing EndpointSlices of this Service; "+
-		"stop it (kube-controller-manager --controllers=*,-endpointslice-controller,-endpointslicemirroring-controller,-endpoints-controller) "+
-		"or run this one with --endpoints=read",
-		slog.String("service", key.String()), slog.String("manager", upstreamSliceController), slog.Duration("pause", rivalPause))
-	t.cfg.Events.Service(svc, reasonRival, "EndpointSlices managed by "+upstreamSliceController+
-		" keep being written: a second endpoint controller runs, Fairlead stops writing for this Service")
+	t.cfg.Logger.DebugContext(ctx, "leaving a Service to another endpoint controller", slog.String("service", key.String()), slog.Duration("pause", rivalPause))
+	t.cfg.Events.Service(svc, reasonRival, "another endpoint controller keeps writing EndpointSlices: Fairlead stops writing for this Service")
 	t.queue.AddAfter(task{kindSlices, key}, rivalPause)
 	t.queue.AddAfter(task{kindObject, key}, rivalPause)
 	return t.remove(ctx, ours, t.slices)

@@ -27,9 +27,10 @@ type term struct {
 	reconciler *endpointslice.Reconciler
 	topology   *topologycache.TopologyCache
 	// logger is handed to the library, which logs at levels of its own.
-	logger     logr.Logger
-	complaints *complaints
-	rivals     *rivals
+	logger  logr.Logger
+	rivals  *rivals
+	refused complaints // writes that fail
+	foreign complaints // writes of another controller
 
 	// slices and mirrors remember the generations that were written, objects the version that was written over.
 	slices, mirrors *endpointsliceutil.EndpointSliceTracker
@@ -46,7 +47,6 @@ func newTerm(cfg Config, m *metrics) *term {
 		cfg: cfg, metrics: m, queue: newQueue(),
 		topology:      topologycache.NewTopologyCache(),
 		logger:        logr.FromSlogHandler(cfg.Logger.Handler()).V(1),
-		complaints:    &complaints{logger: cfg.Logger},
 		rivals:        newRivals(),
 		slices:        endpointsliceutil.NewEndpointSliceTracker(),
 		mirrors:       endpointsliceutil.NewEndpointSliceTracker(),
@@ -101,6 +101,9 @@ func (t *term) onSlice(before, now *discoveryv1.EndpointSlice) {
 		t.onSliceGone(before)
 		return
 	}
+	if t.sweeping.Load() {
+		t.rivals.left(now)
+	}
 	if before != nil && before.Labels[discoveryv1.LabelServiceName] != now.Labels[discoveryv1.LabelServiceName] {
 		t.enqueueSlice(before)
 	}
@@ -149,6 +152,10 @@ func (t *term) onEndpoints(before, now *corev1.Endpoints) {
 	}
 	key := types.NamespacedName{Namespace: e.Namespace, Name: e.Name}
 	t.queue.Add(task{kindMirror, key})
+	if before != nil && now != nil && now.Labels[LabelEndpointsManagedBy] == upstreamObjectController &&
+		before.Labels[LabelEndpointsManagedBy] == ObjectController {
+		t.complain(key, upstreamObjectController)
+	}
 	if now == nil || t.sweeping.Load() {
 		t.queue.Add(task{kindObject, key})
 	}
@@ -180,11 +187,9 @@ func (o *overwritten) forget(key types.NamespacedName) {
 	delete(o.versions, key)
 }
 
-// complaints logs at most one line in complaintPause, with the number of those left out: a refusal of the API server comes
-// for every Service at once.
+// complaints lets one line be logged in complaintPause, and counts those left out: a refusal of the API server comes for
+// every Service at once. Safe for concurrent use.
 type complaints struct {
-	logger *slog.Logger
-
 	mu     sync.Mutex // guards what follows
 	last   time.Time
 	unsaid int
@@ -192,16 +197,15 @@ type complaints struct {
 
 const complaintPause = 10 * time.Second
 
-func (c *complaints) say(ctx context.Context, msg string, attrs ...slog.Attr) {
+// due reports whether a line may be logged now, and how many were left out since the last one.
+func (c *complaints) due(now time.Time) (unsaid slog.Attr, ok bool) {
 	c.mu.Lock()
-	now := time.Now()
+	defer c.mu.Unlock()
 	if now.Sub(c.last) < complaintPause {
 		c.unsaid++
-		c.mu.Unlock()
-		return
+		return slog.Attr{}, false
 	}
-	unsaid := c.unsaid
+	unsaid = slog.Int("more_unsaid", c.unsaid)
 	c.last, c.unsaid = now, 0
-	c.mu.Unlock()
-	c.logger.LogAttrs(ctx, slog.LevelWarn, msg, append(attrs, slog.Int("more_unsaid", unsaid))...)
+	return unsaid, true
 }

@@ -100,7 +100,7 @@ func (t *term) syncMirror(ctx context.Context, key types.NamespacedName) error {
 		return errStale
 	}
 	if len(theirs) > 0 {
-		if !t.rivals.found(mirrorKey(key), time.Now()) {
+		if !t.mayTake(mirrorKey(key), theirs) {
 			t.queue.AddAfter(task{kindMirror, key}, rivalPause)
 			return t.concede(ctx, svc, ours)
 		}

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"runtime"
 	"slices"
@@ -78,7 +79,7 @@ func newRig(t testing.TB, via transport, opts table.Options, adapt ...func(*Conf
 	go func() { served <- r.grpc.Serve(listener) }()
 	t.Cleanup(func() {
 		r.grpc.Stop()
-		if err := <-served; err != nil {
+		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			t.Errorf("serve: %v", err)
 		}
 	})
@@ -162,7 +163,7 @@ func (a *agent) connect(r *rig) {
 	r.t.Helper()
 	a.ended = make(chan error, 1)
 	a.stream, a.cancel = r.open(r.dial())
-	if err := a.stream.Send(helloOf(a.node, a.held())); err != nil {
+	if err := a.stream.Send(helloOf(a.node, a.held())); err != nil && !errors.Is(err, io.EOF) { // Recv tells why it ended
 		r.t.Fatal(err)
 	}
 	go func() { a.ended <- a.follow() }()
@@ -200,7 +201,8 @@ func (a *agent) follow() error {
 				return err
 			}
 			change = fwd.Change{}
-			if err := a.stream.Send(reportOf(&fairleadv1.Report{Epoch: epoch, Number: m.GetRevision().GetNumber()})); err != nil {
+			report := reportOf(&fairleadv1.Report{Epoch: epoch, Number: m.GetRevision().GetNumber()})
+			if err := a.stream.Send(report); err != nil && !errors.Is(err, io.EOF) { // Recv tells why it ended
 				return err
 			}
 		}

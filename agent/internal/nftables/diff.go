@@ -1,0 +1,125 @@
+package nftables
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// edit is what has to be written. What comes and what is switched to comes first; what goes follows in a transaction of its
+// own: a packet that is on its way in between finds either.
+type edit struct {
+	addSets   []Set
+	addChains []Chain // also those whose rules are written anew
+	// fresh says which of addChains are not there yet.
+	fresh map[string]bool
+	add   []Element
+	// replace is elements whose key is there with other data.
+	replace []Element
+
+	remove     []Element
+	dropChains []string
+	dropSets   []string
+}
+
+func (e *edit) empty() bool {
+	return len(e.addSets)+len(e.addChains)+len(e.add)+len(e.replace)+len(e.remove)+len(e.dropChains)+len(e.dropSets) == 0
+}
+
+// diffElements compares elements; both may name an element more than once.
+func (e *edit) diffElements(before, after map[place]Element) {
+	for at, el := range after {
+		switch old, ok := before[at]; {
+		case !ok:
+			e.add = append(e.add, el)
+		case !old.same(el):
+			e.replace = append(e.replace, el)
+		}
+	}
+	for at, el := range before {
+		if _, ok := after[at]; !ok {
+			e.remove = append(e.remove, el)
+		}
+	}
+}
+
+// diffStructure compares chains by their text, and sets by their names: a set of one name is the same in all plans.
+func (e *edit) diffStructure(before, after structure) {
+	old := map[string]string{}
+	for _, c := range before.chains {
+		old[c.Name] = c.rulesText()
+	}
+	for _, c := range after.chains {
+		was, ok := old[c.Name]
+		if !ok || was != c.rulesText() {
+			e.addChain(c, !ok)
+		}
+		delete(old, c.Name)
+	}
+	e.dropChains = append(e.dropChains, slices.Collect(maps.Keys(old))...)
+	sets := map[string]bool{}
+	for _, s := range before.sets {
+		sets[s.Name] = true
+	}
+	for _, s := range after.sets {
+		if !sets[s.Name] {
+			e.addSets = append(e.addSets, s)
+		}
+		delete(sets, s.Name)
+	}
+	e.dropSets = append(e.dropSets, slices.Collect(maps.Keys(sets))...)
+}
+
+func (e *edit) addChain(c Chain, fresh bool) {
+	e.addChains = append(e.addChains, c)
+	if fresh {
+		if e.fresh == nil {
+			e.fresh = map[string]bool{}
+		}
+		e.fresh[c.Name] = true
+	}
+}
+
+func (c Chain) rulesText() string {
+	var b strings.Builder
+	for _, r := range c.Rules {
+		b.WriteString(r.Text + "\n")
+	}
+	return b.String()
+}
+
+// sorted puts everything into the order in which it is written.
+func (e *edit) sorted() {
+	slices.SortFunc(e.addSets, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(e.addChains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(e.add, byRank)
+	slices.SortFunc(e.replace, byRank)
+	slices.SortFunc(e.remove, func(a, b Element) int { return byRank(b, a) })
+	slices.Sort(e.dropChains)
+	slices.Sort(e.dropSets)
+	// Elements of a set that goes go with it. Elements that lead to chains must go before those, and do: they are removed.
+	dropped := func(el Element) bool { _, found := slices.BinarySearch(e.dropSets, el.Set); return found && el.Jump == "" }
+	e.remove = slices.DeleteFunc(e.remove, dropped)
+}
+
+// rank orders elements for loads of more than one transaction: what others lead to comes before.
+func rank(set string) int {
+	switch {
+	case set == clusterIPSet:
+		return 3 // rejects what the others do not take
+	case strings.HasSuffix(set, internalSet), strings.HasSuffix(set, externalSet), strings.HasSuffix(set, externalLocal),
+		strings.HasSuffix(set, rejectedSet):
+		return 2
+	case set == firewalledSet, strings.HasSuffix(set, affinityMap), strings.HasSuffix(set, learnMap):
+		return 1
+	}
+	return 0
+}
+
+func byRank(a, b Element) int {
+	if a.Set == b.Set {
+		return strings.Compare(a.Key, b.Key)
+	}
+	return cmp.Or(cmp.Compare(rank(a.Set), rank(b.Set)), strings.Compare(a.Set, b.Set))
+}
