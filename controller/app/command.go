@@ -71,6 +71,7 @@ func (c Command) run(ctx context.Context, args []string) error {
 	if cfg.Logger, err = newLogger(c.Stderr, cfg); err != nil {
 		return err
 	}
+	bridge(cfg.Logger)
 	return Run(ctx, cfg)
 }
 

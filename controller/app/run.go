@@ -27,7 +27,6 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	bridge(cfg.Logger)
 	api, err := newClients(cfg, cfg.Logger)
 	if err != nil {
 		return err

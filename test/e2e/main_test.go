@@ -72,6 +72,6 @@ func tails(c *cluster.Cluster) {
 		if err != nil {
 			continue
 		}
-		fmt.Printf("── the end of %s\n%s\n", filepath.Base(log), content[max(0, len(content)-3000):])
+		fmt.Fprintf(os.Stdout, "── the end of %s\n%s\n", filepath.Base(log), content[max(0, len(content)-3000):])
 	}
 }

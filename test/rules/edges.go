@@ -45,7 +45,7 @@ func AllowedEdges() Edges {
 		"agent/internal/ipvs":        {fwd, "agent/dataplane"},
 		"agent/internal/nftables":    {fwd, "agent/dataplane"},
 		"agent/internal/conntrack":   {fwd, "agent/dataplane"},
-		"agent/internal/healthcheck": {fwd},
+		"agent/internal/healthcheck": {fwd, "agent/dataplane"},
 		"agent/internal/hostinfo":    {fwd},
 
 		"test": {fwd, wire, "controller/app", "agent/app", "agent/dataplane"},

@@ -121,7 +121,7 @@ func rolledOut(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// ReadyPods returns the Service's Pods, and an error or fewer when some are not ready.
+// ReadyPods returns the Service's Pods once all of them are ready, and none before.
 func ReadyPods(ctx context.Context, client kubernetes.Interface) ([]core.Pod, error) {
 	pods, err := client.CoreV1().Pods(Namespace).List(ctx, meta.ListOptions{LabelSelector: "app=" + Name})
 	if err != nil {
@@ -129,11 +129,10 @@ func ReadyPods(ctx context.Context, client kubernetes.Interface) ([]core.Pod, er
 	}
 	var ready []core.Pod
 	for _, p := range pods.Items {
-		if IsReady(&p) {
-			ready = append(ready, p)
-		} else {
+		if !IsReady(&p) {
 			return nil, nil
 		}
+		ready = append(ready, p)
 	}
 	return ready, nil
 }

@@ -32,7 +32,8 @@ type LoadConfig struct {
 	Rate     int    // requests a second, evenly spaced
 	Timeout  time.Duration
 	// Keep sends all requests over one connection (TCP and UDP), to see whether it
-	// lasts; a new one is opened only after it broke, which is one failed sample.
+	// lasts; a new one is opened only after it broke, which is one failed sample. UDP
+	// never breaks: its socket, and so the client's port, stays whatever becomes of requests.
 	Keep bool
 }
 
@@ -161,7 +162,7 @@ func keep(ctx context.Context, cfg LoadConfig, samples chan<- Sample) {
 			reply, err = ask(conn, replies, cfg)
 		}
 		samples <- sampleOf(cfg, start, reply, err)
-		if err != nil {
+		if err != nil && cfg.Protocol != UDP {
 			_ = conn.Close() // broken already
 			conn = nil
 		}

@@ -26,13 +26,16 @@ type ServerConfig struct {
 	Drain time.Duration
 	// Unready makes the server start unready.
 	Unready bool
+	// StayReady leaves the server ready while it drains: a Pod that ends but still serves.
+	StayReady bool
 }
 
 // Serve answers until ctx ends, then for cfg.Drain more, and then lets the requests
 // that are under way finish.
 //
 //   - HTTP: GET / gives "NAME CLIENT", /ready gives 200 or 503, POST
-//     /admin/ready?value=true|false turns it, all else is 404.
+//     /admin/ready?value=true|false turns it, POST /admin/ask makes the server a
+//     client: its body is an AskConfig, the answer a Sample a line. All else is 404.
 //   - TCP: each line sent gives "NAME CLIENT LINE".
 //   - UDP: each datagram gives "NAME CLIENT DATAGRAM".
 //
@@ -91,7 +94,9 @@ func (s *server) drain(ctx, failed context.Context) {
 	case <-failed.Done():
 		return
 	}
-	s.ready.Store(false)
+	if !s.cfg.StayReady {
+		s.ready.Store(false)
+	}
 	s.log.Info("draining", slog.String("name", s.cfg.Name), slog.Duration("for", s.cfg.Drain))
 	timer := time.NewTimer(s.cfg.Drain)
 	defer timer.Stop()
@@ -122,6 +127,7 @@ func (s *server) http() (part, error) {
 		}
 	})
 	mux.HandleFunc("POST /admin/ready", s.turn)
+	mux.HandleFunc("POST /admin/ask", s.ask)
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	return part{
 		serve: func() error { return ignoreClosed(web.Serve(listener)) },

@@ -1,5 +1,7 @@
 // Command fairlead-agent makes the kernel of a node forward the traffic of Kubernetes Services, by the table that a
 // fairlead-controller streams to it.
+//
+// Input are flags, a file and the stream; output is the kernel. All of it is in package app; fairlead-agent --help explains.
 package main
 
 import (
@@ -12,7 +14,7 @@ import (
 )
 
 // version is set by the linker.
-var version = "unknown" //nolint:gochecknoglobals // the linker sets variables alone
+var version = "unknown"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

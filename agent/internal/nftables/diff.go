@@ -10,6 +10,9 @@ import (
 // edit is what has to be written. What comes and what is switched to comes first; what goes follows in a transaction of its
 // own: a packet that is on its way in between finds either.
 type edit struct {
+	// table: there is no table yet, or (replaces) one that cannot be repaired.
+	table, replaces bool
+
 	addSets   []Set
 	addChains []Chain // also those whose rules are written anew
 	// fresh says which of addChains are not there yet.
@@ -89,8 +92,8 @@ func (c Chain) rulesText() string {
 	return b.String()
 }
 
-// sorted puts everything into the order in which it is written.
-func (e *edit) sorted() {
+// sort puts everything into the order in which it is written.
+func (e *edit) sort() {
 	slices.SortFunc(e.addSets, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(e.addChains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(e.add, byRank)

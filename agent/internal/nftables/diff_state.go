@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/fairlead/fairlead/proto/fwd"
@@ -39,36 +40,108 @@ func newState(s *settings) *state {
 	}
 }
 
-// move brings the state from one table to the next for some Service ports, and returns the elements and the structure that
-// belonged to them before and after.
-func (st *state) move(now *fwd.Table, ids []fwd.ID) (e edit) {
+// move brings the state from one table to the next for some Service ports, and returns what has to be written. Settings
+// that are not nil replace those before.
+func (st *state) move(now *fwd.Table, ids []fwd.ID, next *settings) edit {
+	if next != nil {
+		ids = append(st.filtered(), ids...)
+	}
 	ids = st.concerned(now, ids)
-	before, after := map[place]Element{}, map[place]Element{}
-	var ownBefore, ownAfter structure
+	before, after := newSum(), newSum()
 	for _, id := range ids {
 		if h, ok := st.ports[id]; ok {
-			st.account(st.plan(id, h), -1, before, &ownBefore)
+			before.add(st.plan(id, h))
 		}
 	}
 	for _, id := range ids {
 		st.take(id, now)
 	}
+	if next != nil {
+		st.settings = next
+	}
 	for _, id := range ids {
 		if h, ok := st.ports[id]; ok {
-			st.account(st.plan(id, h), 1, after, &ownAfter)
+			after.add(st.plan(id, h))
 		}
 	}
-	e.diffElements(before, after)
-	e.diffStructure(ownBefore, ownAfter)
-	st.restructure(&e)
-	e.sorted()
+	st.settleShared(before, after)
+	for _, d := range before.demands {
+		st.census.count(d, -1)
+	}
+	for _, d := range after.demands {
+		st.census.count(d, 1)
+	}
+	var e edit
+	e.diffElements(before.elements, after.elements)
+	e.diffStructure(before.own, after.own)
+	st.restructure(&e, next != nil)
+	e.sort()
 	return e
 }
 
+// sum is what several programs consist of.
+type sum struct {
+	elements map[place]Element
+	// shared counts elements that other programs may have too.
+	shared  map[place]int
+	own     structure
+	demands []demand
+}
+
+func newSum() *sum { return &sum{elements: map[place]Element{}, shared: map[place]int{}} }
+
+func (s *sum) add(p program) {
+	s.own.chains = append(s.own.chains, p.own.chains...)
+	s.own.sets = append(s.own.sets, p.own.sets...)
+	s.demands = append(s.demands, p.demand)
+	for _, el := range p.elements {
+		if shared(el.Set) {
+			s.shared[el.place()]++
+			continue
+		}
+		s.elements[el.place()] = el
+	}
+}
+
+// settleShared counts on, and puts the shared elements that are there before and after where they belong.
+func (st *state) settleShared(before, after *sum) {
+	settle := func(at place) {
+		n := st.shared[at.set][at.key]
+		if n > 0 {
+			before.elements[at] = Element{Set: at.set, Key: at.key}
+		}
+		if n += after.shared[at] - before.shared[at]; n > 0 {
+			after.elements[at] = Element{Set: at.set, Key: at.key}
+			st.shared[at.set][at.key] = n
+		} else {
+			delete(st.shared[at.set], at.key)
+		}
+	}
+	for at := range before.shared {
+		settle(at)
+	}
+	for at := range after.shared {
+		if before.shared[at] == 0 {
+			settle(at)
+		}
+	}
+}
+
+// filtered are the Service ports whose elements depend on the node's addresses: those with source ranges.
+func (st *state) filtered() []fwd.ID {
+	var ids []fwd.ID
+	for id, h := range st.ports {
+		if len(h.port.SourceRanges) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // restructure brings the chains and sets of all in line with what is needed now.
-func (st *state) restructure(e *edit) {
+func (st *state) restructure(e *edit, anew bool) {
 	n := st.census.needs()
-	if n == st.needs && len(st.structure.chains) > 0 {
+	if n == st.needs && !anew {
 		return
 	}
 	next := st.settings.structure(n)
@@ -113,32 +186,10 @@ func (st *state) plan(id fwd.ID, h held) program {
 	return st.settings.plan(id, h.port, h.lists, func(f frontend) bool { return st.owners[f][0].id == id })
 }
 
-// account adds a program to, or takes it out of, what is there, and collects what it consists of.
-func (st *state) account(p program, by int, into map[place]Element, own *structure) {
-	st.census.count(p.demand, by)
-	own.chains = append(own.chains, p.own.chains...)
-	own.sets = append(own.sets, p.own.sets...)
-	for _, el := range p.elements {
-		if !shared(el.Set) {
-			into[el.place()] = el
-			continue
-		}
-		counts := st.shared[el.Set]
-		// It was there before if anyone had it before the first change, and will be if anyone has it in the end.
-		if by < 0 && counts[el.Key] > 0 || by > 0 {
-			into[el.place()] = el
-		}
-		counts[el.Key] += by
-		if counts[el.Key] == 0 {
-			delete(counts, el.Key)
-		}
-	}
-}
-
 // take makes a Service port what it is in the table.
 func (st *state) take(id fwd.ID, now *fwd.Table) {
-	old, had := st.ports[id]
-	if had {
+	old := st.ports[id]
+	if old.port != nil {
 		internal, external := claims(old.port)
 		for _, f := range slices.Concat(internal, external) {
 			left := slices.DeleteFunc(st.owners[f], func(c claim) bool { return c.id == id })
@@ -146,8 +197,8 @@ func (st *state) take(id fwd.ID, now *fwd.Table) {
 				delete(st.owners, f)
 			}
 		}
-		delete(st.ports, id)
 	}
+	delete(st.ports, id)
 	p, ok := st.wanted(id, now)
 	if !ok {
 		return
@@ -180,14 +231,57 @@ func (st *state) claim(f frontend, c claim) {
 	st.owners[f] = all
 }
 
-// everything is all that the kernel should hold.
-func (st *state) everything() (map[place]Element, structure) {
-	all := make(map[place]Element, 8*len(st.ports))
-	st2 := *st
-	st2.census, st2.shared = census{}, map[string]map[string]int{clusterIPSet: {}, hairpinSet: {}}
-	whole := structure{sets: slices.Clone(st.structure.sets), chains: slices.Clone(st.structure.chains)}
-	for _, id := range slices.Sorted(maps.Keys(st.ports)) {
-		st2.account(st2.plan(id, st.ports[id]), 1, all, &whole)
+// load makes the state what a table asks for. recall tells the slots that a list has already, by one of its frontends.
+func (st *state) load(now *fwd.Table, recall func(pool, frontend) []netip.AddrPort) *sum {
+	for id, p := range now.Ports() {
+		if p.Family == st.settings.family {
+			st.ports[id] = held{lists: st.recalled(p, recall)}
+			st.take(id, now)
+		}
 	}
-	return all, whole
+	all := st.whole()
+	st.settleShared(newSum(), all)
+	for _, d := range all.demands {
+		st.census.count(d, 1)
+	}
+	st.needs = st.census.needs()
+	st.structure = st.settings.structure(st.needs)
+	return all
+}
+
+func (st *state) recalled(p *fwd.Port, recall func(pool, frontend) []netip.AddrPort) lists {
+	var l lists
+	internal, external := claims(p)
+	for _, f := range internal {
+		if p.InternalLocal {
+			l.local = recall(addressPool, f)
+		} else {
+			l.cluster = recall(addressPool, f)
+		}
+	}
+	for _, f := range external {
+		l.cluster = recall(poolOf(f), f)
+		if p.ExternalLocal {
+			l.local = recall(poolOf(f).local(), f)
+		}
+	}
+	return l
+}
+
+// whole is what all Service ports consist of.
+func (st *state) whole() *sum {
+	all := newSum()
+	for _, id := range slices.Sorted(maps.Keys(st.ports)) {
+		all.add(st.plan(id, st.ports[id]))
+	}
+	for at := range all.shared {
+		all.elements[at] = Element{Set: at.set, Key: at.key}
+	}
+	return all
+}
+
+// all is everything that the kernel should hold.
+func (st *state) all() (map[place]Element, structure) {
+	w := st.whole()
+	return w.elements, structure{append(w.own.sets, st.structure.sets...), append(w.own.chains, st.structure.chains...)}
 }

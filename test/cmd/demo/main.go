@@ -1,5 +1,7 @@
-// Command demo is what `make demo` runs: Fairlead on a real cluster, under traffic. The environment says how: KEEP=1
-// leaves the cluster running, MODE, NODES and DIR are the agents' mode, the number of nodes and the cluster's folder.
+// Command demo is what `make demo` runs: Fairlead on a real cluster, under traffic.
+//
+// Input is the environment: KEEP=1 leaves the cluster running, MODE, NODES and DIR are the agents' mode, the number of
+// nodes and the cluster's folder. Output is the story that package demo tells; it fails if the story did not come true.
 package main
 
 import (

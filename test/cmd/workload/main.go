@@ -20,9 +20,11 @@ import (
 )
 
 const usage = `Usage:
-  workload              waits for a signal, as the sandbox of a Pod does
-  workload serve [...]  answers with its name over HTTP, TCP and UDP
-  workload load [...]   sends requests at a steady rate, one JSON line out for each`
+  workload                waits for a signal, as the sandbox of a Pod does
+  workload serve [...]    answers with its name over HTTP, TCP and UDP
+  workload load [...]     sends requests at a steady rate, one JSON line out for each
+  workload ask [...]      sends some requests, one after another, one JSON line out for each
+  workload resolve [...]  looks a name up`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,6 +46,8 @@ func run(ctx context.Context, args []string) error {
 		return serve(ctx, args[1:])
 	case "load":
 		return load(ctx, args[1:])
+	case "ask":
+		return ask(ctx, args[1:])
 	case "resolve":
 		return resolve(ctx, args[1:])
 	case "pause":
@@ -53,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Println(usage)
 		return nil
 	}
-	return fmt.Errorf("unknown command %q: give serve, load, resolve or none\n%s", args[0], usage)
+	return fmt.Errorf("unknown command %q: give serve, load, ask, resolve or none\n%s", args[0], usage)
 }
 
 func serve(ctx context.Context, args []string) error {
@@ -68,6 +72,7 @@ func serve(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.TCP, "tcp", ":9090", "address for lines over TCP; empty for none")
 	flags.StringVar(&cfg.UDP, "udp", ":9090", "address for datagrams; empty for none")
 	flags.DurationVar(&cfg.Drain, "drain", 5*time.Second, "how long to go on, unready, after SIGTERM")
+	flags.BoolVar(&cfg.StayReady, "stay-ready", false, "stay ready while draining")
 	flags.BoolVar(&cfg.Unready, "unready", false, "start unready, until POST /admin/ready?value=true")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -99,6 +104,24 @@ func load(ctx context.Context, args []string) error {
 		ctx = limited
 	}
 	return workload.Load(ctx, cfg, os.Stdout)
+}
+
+func ask(ctx context.Context, args []string) error {
+	var cfg workload.AskConfig
+	flags := flag.NewFlagSet("workload ask", flag.ContinueOnError)
+	flags.StringVar(&cfg.Client, "client", "", "name of this client in every sample")
+	flags.StringVar(&cfg.Protocol, "protocol", workload.TCP, "http, tcp or udp")
+	flags.StringVar(&cfg.Target, "target", "", "HOST:PORT to send to")
+	flags.DurationVar(&cfg.Timeout, "timeout", 5*time.Second, "time limit of a request")
+	flags.IntVar(&cfg.Count, "count", 1, "number of requests, one after another")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	samples, err := workload.Ask(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return workload.WriteSamples(os.Stdout, samples)
 }
 
 func resolve(ctx context.Context, args []string) error {
