@@ -39,7 +39,12 @@ func newController(t *testing.T) *controller {
 	fairleadv1.RegisterForwardingServer(server, c)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	c.stop = sync.OnceFunc(func() { server.Stop(); <-served })
+	c.stop = sync.OnceFunc(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
 	t.Cleanup(c.stop)
 	return c
 }
@@ -103,20 +108,20 @@ func (c *controller) send(t *testing.T, text string) *fairleadv1.Report {
 	}
 }
 
-// agent is a running agent.
-type agent struct {
+// running is a running agent.
+type running struct {
 	Addresses
 	stop func() error
 }
 
 // startAgent runs an agent and returns when it listens.
-func startAgent(t *testing.T, cfg Config) *agent {
+func startAgent(t *testing.T, cfg Config) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	listening, ended := make(chan Addresses, 1), make(chan error, 1)
 	cfg.Listening = func(a Addresses) { listening <- a }
 	go func() { ended <- Run(ctx, cfg) }()
-	a := &agent{}
+	a := &running{}
 	stopped := false
 	a.stop = func() error {
 		if stopped {

@@ -39,31 +39,24 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer sockets.close()
 	tables := store.New()
-	m := newMetrics(cfg, tables)
-	health := healthcheck.NewHealth(time.Now, 2*cfg.SyncPeriod)
-	host, err := openHost(ctx, cfg, tables, health, m)
+	a := agent{cfg: cfg, tables: tables, health: healthcheck.NewHealth(time.Now, 2*cfg.SyncPeriod), metrics: newMetrics(cfg, tables)}
+	host, err := a.openHost(ctx)
 	if err != nil {
 		return err
 	}
 	defer host.close()
-	follower, err := newClient(cfg, tables, host.dataplane.Name(), m)
+	mode := host.dataplane.Name()
+	follower, err := a.newClient(mode)
 	if err != nil {
 		return err
 	}
-	loop, err := proxy.New(proxy.Config{
-		Dataplane: host.dataplane, Source: outlet{tables}, Steps: host.steps, Health: health,
-		Report:  func(o proxy.Outcome) { follower.Report(reportOf(o)) },
-		Metrics: proxy.NewMetrics(m.registry), Logger: cfg.Logger,
-		AuditInterval: cfg.AuditInterval, SyncPeriod: cfg.SyncPeriod, ResyncInterval: cfg.ResyncInterval,
-		RetryBase: retryBase, RetryMax: retryMax,
-	})
+	loop, err := a.newLoop(host, follower)
 	if err != nil {
 		return err
 	}
-	cfg.Logger.Info("agent starts", slog.String("agent_version", cfg.Version), slog.String("node", cfg.NodeName),
-		slog.String("mode", host.dataplane.Name()))
+	cfg.Logger.Info("agent starts", slog.String("agent_version", cfg.Version), slog.String("node", cfg.NodeName), slog.String("mode", mode))
 	group, ctx := errgroup.WithContext(ctx)
-	sockets.serve(ctx, group, m, health, host.dataplane.Name())
+	sockets.serve(ctx, group, a.probes(), a.facts(mode))
 	group.Go(func() error { loop.Run(ctx); return nil })
 	group.Go(func() error { follower.Run(ctx); return nil })
 	if cfg.Listening != nil {
@@ -74,15 +67,33 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-func newClient(cfg Config, tables *store.Store, mode string, m *metrics) (*client.Client, error) {
-	credentials := cfg.Credentials
-	if cfg.Insecure {
+// agent is what the stages of one agent share.
+type agent struct {
+	cfg     Config
+	tables  *store.Store
+	health  *healthcheck.Health
+	metrics *metrics
+}
+
+func (a agent) newClient(mode string) (*client.Client, error) {
+	credentials := a.cfg.Credentials
+	if a.cfg.Insecure {
 		credentials = insecure.NewCredentials()
 	}
 	return client.New(client.Config{
-		Controllers: cfg.Controllers, Node: cfg.NodeName, Version: cfg.Version, Mode: mode,
-		Credentials: credentials, PerCall: cfg.PerCall, Store: inlet{tables},
-		Metrics: client.NewMetrics(m.registry), Logger: cfg.Logger,
+		Controllers: a.cfg.Controllers, Node: a.cfg.NodeName, Version: a.cfg.Version, Mode: mode,
+		Credentials: credentials, PerCall: a.cfg.PerCall, Store: inlet{a.tables},
+		Metrics: client.NewMetrics(a.metrics.registry), Logger: a.cfg.Logger,
+	})
+}
+
+func (a agent) newLoop(h host, follower *client.Client) (*proxy.Loop, error) {
+	return proxy.New(proxy.Config{
+		Dataplane: h.dataplane, Source: outlet{a.tables}, Steps: h.steps, Health: a.health,
+		Report:  func(o proxy.Outcome) { follower.Report(reportOf(o)) },
+		Metrics: proxy.NewMetrics(a.metrics.registry), Logger: a.cfg.Logger,
+		AuditInterval: a.cfg.AuditInterval, SyncPeriod: a.cfg.SyncPeriod, ResyncInterval: a.cfg.ResyncInterval,
+		RetryBase: retryBase, RetryMax: retryMax,
 	})
 }
 
@@ -94,7 +105,8 @@ type host struct {
 }
 
 // openHost finds the dataplane, and sets the sysctls that forwarding needs. With a Dataplane of the Config it does nothing.
-func openHost(ctx context.Context, cfg Config, tables *store.Store, health *healthcheck.Health, m *metrics) (host, error) {
+func (a agent) openHost(ctx context.Context) (host, error) {
+	cfg := a.cfg
 	if cfg.Dataplane != nil {
 		return host{dataplane: cfg.Dataplane, close: func() {}}, nil
 	}
@@ -116,16 +128,16 @@ func openHost(ctx context.Context, cfg Config, tables *store.Store, health *heal
 	}
 	prepare(cfg, sysctls)
 	services := healthcheck.NewServices(healthcheck.Config{
-		Forwarding: health.Forwarding,
-		Answers: func(a netip.Addr) bool {
-			v, ok := tables.Current()
-			return ok && nodePorts.Contains(a, v.Table.Node().Addresses)
+		Forwarding: a.health.Forwarding,
+		Answers: func(local netip.Addr) bool {
+			v, ok := a.tables.Current()
+			return ok && nodePorts.Contains(local, v.Table.Node().Addresses)
 		},
 	})
 	return host{
 		dataplane: backend,
 		steps: []proxy.Step{
-			flows{addresses: hostinfo.Addresses, nodePorts: nodePorts, deleted: m.deletedFlows, cleaner: conntrack.Cleaner{}},
+			flows{addresses: hostinfo.Addresses, nodePorts: nodePorts, deleted: a.metrics.deletedFlows, cleaner: conntrack.Cleaner{}},
 			&checkPorts{services: services},
 		},
 		close: services.Close,

@@ -13,8 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/fairlead/fairlead/agent/internal/healthcheck"
 )
 
 // Limits of the HTTP servers: who asks is a kubelet, a load balancer or Prometheus.
@@ -74,17 +72,27 @@ func (s sockets) addresses() Addresses {
 	return a
 }
 
-// serve answers on both sockets until ctx ends.
-func (s sockets) serve(ctx context.Context, group *errgroup.Group, m *metrics, health *healthcheck.Health, mode string) {
-	probes := http.NewServeMux()
-	probes.HandleFunc("/healthz", counted(m.healthz, health.Healthz))
-	probes.HandleFunc("/livez", counted(m.live, health.Livez))
-	facts := http.NewServeMux()
-	facts.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	facts.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
+// probes answers those who ask whether this node forwards.
+func (a agent) probes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", counted(a.metrics.healthz, a.health.Healthz))
+	mux.HandleFunc("/livez", counted(a.metrics.live, a.health.Livez))
+	return mux
+}
+
+// facts answers those who watch the agent.
+func (a agent) facts(mode string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, mode) // a failed write is the asker's loss alone
 	})
+	return mux
+}
+
+// serve answers on both sockets until ctx ends.
+func (s sockets) serve(ctx context.Context, group *errgroup.Group, probes, facts http.Handler) {
 	for _, on := range []struct {
 		listener net.Listener
 		handler  http.Handler

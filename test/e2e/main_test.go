@@ -17,6 +17,7 @@ import (
 // bed is what all tests share; set once, before they run.
 var bed struct {
 	*fairlead.System
+	*cast
 	vip string
 }
 
@@ -44,13 +45,19 @@ func run(m *testing.M) (code int) {
 			code = fail(err)
 		}
 	}()
-	if bed.System, err = fairlead.Start(ctx, c, fairlead.Config{Bin: filepath.Join(root, "bin"), Mode: os.Getenv("MODE")}); err != nil {
+	if bed.System, err = fairlead.Start(ctx, c, fairlead.Config{
+		Bin: filepath.Join(root, "bin"), Mode: os.Getenv("MODE"),
+		ControllerFlags: []string{"--allowed-external-ips", allowedExternal},
+	}); err != nil {
 		return fail(err)
 	}
 	if err := bed.WaitReady(ctx); err != nil {
 		return fail(err)
 	}
 	if bed.vip, err = web.Deploy(ctx, c.Client); err != nil {
+		return fail(err)
+	}
+	if bed.cast, err = enlist(ctx, c); err != nil {
 		return fail(err)
 	}
 	if err := errors.Join(c.DeployCoreDNS(ctx), c.WaitCoreDNS(ctx)); err != nil {

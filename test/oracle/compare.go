@@ -61,10 +61,10 @@ func Compare(c *Cluster, theirs, ours Rules) ([]Mismatch, error) {
 		var both sides
 		var err error
 		if both.theirs, err = iptrace.Parse(family, theirs[family]); err != nil {
-			return nil, fmt.Errorf("kube-proxy, %v: %w", family, err)
+			return nil, fmt.Errorf("kube-proxy's rules, %v: %w", family, err)
 		}
 		if both.ours, err = iptrace.Parse(family, ours[family]); err != nil {
-			return nil, fmt.Errorf("Fairlead, %v: %w", family, err)
+			return nil, fmt.Errorf("our rules, %v: %w", family, err)
 		}
 		probes := Probes(c, family)
 		remembered := memories{}
@@ -104,7 +104,7 @@ func (s sides) compare(p Probe, note string, memory [2]iptrace.Memory, remembere
 	for i, rules := range []*iptrace.Ruleset{s.theirs, s.ours} {
 		results, err := rules.Trace(p.Host, p.Packet, memory[i])
 		if err != nil {
-			return m, false, fmt.Errorf("%s: %w", []string{"kube-proxy", "Fairlead"}[i], err)
+			return m, false, fmt.Errorf("%s: %w", []string{"kube-proxy's rules", "our rules"}[i], err)
 		}
 		outcomes := Outcomes{}
 		for _, r := range results {

@@ -109,6 +109,7 @@ func settleClaims(c *Cluster) {
 			switch loser.field {
 			case externalField:
 				spec.ExternalIPs = slices.DeleteFunc(spec.ExternalIPs, func(ip string) bool { return ip == k.addr.String() })
+			case clusterField: // the API server gives each away once
 			case loadBalancerField:
 				status.Ingress = slices.DeleteFunc(status.Ingress, func(in corev1.LoadBalancerIngress) bool { return in.IP == k.addr.String() })
 			}

@@ -17,22 +17,22 @@ import (
 
 // plain is a cluster with one Service "web" that has all kinds of addresses, and one ready endpoint on each node.
 func plain() *Cluster {
-	g := &generator{used: map[string]int{}}
+	c := &Cluster{}
 	node := func(name, v4, v6 string) corev1.Node {
 		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: v4}, {Type: corev1.NodeInternalIP, Address: v6},
 		}}}
 	}
-	g.cluster.Node = node(thisNode, "192.0.2.1", "fd00:c::1")
-	g.cluster.OtherNodes = []corev1.Node{node("node-2", "192.0.2.2", "fd00:c::2")}
-	g.cluster.Interfaces = []string{"192.0.2.1/24", "198.51.100.1/24", "10.244.1.1/24", "fd00:c::1/64"}
-	g.cluster.Config = Config{
+	c.Node = node(thisNode, "192.0.2.1", "fd00:c::1")
+	c.OtherNodes = []corev1.Node{node("node-2", "192.0.2.2", "fd00:c::2")}
+	c.Interfaces = []string{"192.0.2.1/24", "198.51.100.1/24", "10.244.1.1/24", "fd00:c::1/64"}
+	c.Config = Config{
 		DetectLocal: "ClusterCIDR", ClusterCIDRs: []string{"10.244.0.0/16"}, MasqueradeBit: 14,
 		AllowedExternalIPs: []string{"203.0.113.0/25"},
 	}
-	g.cluster.Services = []corev1.Service{web("web", "10.96.0.10", 30080)}
-	g.cluster.EndpointSlices = []discoveryv1.EndpointSlice{webSlice("web", "10.244.1.5", "10.244.2.5")}
-	return &g.cluster
+	c.Services = []corev1.Service{web("web", "10.96.0.10", 30080)}
+	c.EndpointSlices = []discoveryv1.EndpointSlice{webSlice("web", "10.244.1.5", "10.244.2.5")}
+	return c
 }
 
 // web is a Service of TCP port 80.

@@ -3,9 +3,8 @@ package oracle
 import (
 	"slices"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
 // hintFeatures ask about all ready endpoints of one Service in one family, as the rule does.

@@ -74,6 +74,7 @@ func addr(family fwd.Family, v4, v6 string, n int) string {
 }
 
 func nodeAddr(family fwd.Family, node int) string { return addr(family, "192.0.2.0", "fd00:c::", node) }
+
 func podCIDR(family fwd.Family, node int) string {
 	if family == fwd.IPv6 {
 		return fmt.Sprintf("fd00:244:%d::/64", node)

@@ -36,6 +36,18 @@ const (
 
 func labels() map[string]string { return map[string]string{"app": Name} }
 
+// container serves and has a real readiness probe.
+func container(flags ...string) core.Container {
+	return core.Container{
+		Name: "serve", Image: cluster.WorkloadImage, ImagePullPolicy: core.PullNever,
+		Args: append([]string{"serve"}, flags...),
+		ReadinessProbe: &core.Probe{
+			ProbeHandler:  core.ProbeHandler{HTTPGet: &core.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(HTTPPort)}},
+			PeriodSeconds: 1, FailureThreshold: 1, SuccessThreshold: 1,
+		},
+	}
+}
+
 // deployment has a real readiness probe, and Pods that drain.
 func deployment(version string) *apps.Deployment {
 	count, grace := int32(Replicas), int64(30)
@@ -55,14 +67,7 @@ func deployment(version string) *apps.Deployment {
 						MaxSkew: 1, TopologyKey: core.LabelHostname, WhenUnsatisfiable: core.ScheduleAnyway,
 						LabelSelector: &meta.LabelSelector{MatchLabels: labels()},
 					}},
-					Containers: []core.Container{{
-						Name: "serve", Image: cluster.WorkloadImage, ImagePullPolicy: core.PullNever,
-						Args: []string{"serve", "--drain", Drain.String()},
-						ReadinessProbe: &core.Probe{
-							ProbeHandler:  core.ProbeHandler{HTTPGet: &core.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(HTTPPort)}},
-							PeriodSeconds: 1, FailureThreshold: 1, SuccessThreshold: 1,
-						},
-					}},
+					Containers: []core.Container{container("--drain", Drain.String())},
 				},
 			},
 		},
@@ -97,7 +102,7 @@ func Deploy(ctx context.Context, client kubernetes.Interface) (string, error) {
 
 // Roll replaces all Pods and returns when the new ones are ready and the old ones gone.
 func Roll(ctx context.Context, client kubernetes.Interface) error {
-	if _, err := client.AppsV1().Deployments(Namespace).Update(ctx, deployment("2"), meta.UpdateOptions{}); err != nil {
+	if _, err := client.AppsV1().Deployments(Namespace).Update(ctx, deployment(time.Now().String()), meta.UpdateOptions{}); err != nil {
 		return fmt.Errorf("roll Deployment: %w", err)
 	}
 	return rolledOut(ctx, client)

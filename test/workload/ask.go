@@ -12,7 +12,7 @@ import (
 
 // AskConfig says what to ask, and how often.
 type AskConfig struct {
-	Client   string        // goes into every sample: where this client runs
+	Client   string        `json:",omitempty"` // goes into every sample: where this client runs
 	Protocol string        // HTTP, TCP or UDP
 	Target   string        // host:port
 	Timeout  time.Duration // of one request

@@ -27,7 +27,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("hello %v", h)
 	}
 	first, second := someTable(t, 1, 40), someTable(t, 2, 40)
-	pieces := messages(3, snapshot(3, first), 4)
+	pieces := split(3, snapshot(first), 4)
 	if len(pieces) < 3 {
 		t.Fatalf("%d pieces", len(pieces))
 	}
@@ -43,7 +43,7 @@ func TestFollow(t *testing.T) {
 	}
 	k.beat(4, first.Digest())
 	change := fwd.DiffTables(first, second)
-	next := messages(9, &change, 1000)
+	next := split(9, &change, 1000)
 	next[0].CauseUnixMicros = 1_700_000_000_000_001
 	k.revision(next...)
 	if v := b.store.next(t); v.Table.Digest() != second.Digest() || v.Revision != 9 || !v.Cause.Equal(time.UnixMicro(1_700_000_000_000_001)) {
@@ -68,7 +68,7 @@ func TestResume(t *testing.T) {
 	b := start(t, nil, c)
 	first, second := someTable(t, 1, 30), someTable(t, 2, 30)
 	k := c.welcomed(t, 7)
-	k.revision(messages(3, snapshot(3, first), 1000)...)
+	k.revision(split(3, snapshot(first), 1000)...)
 	b.store.next(t)
 	k.done <- status.Error(codes.Unavailable, "this replica drains")
 
@@ -77,7 +77,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("held %v", k.hello.GetHeld())
 	}
 	change := fwd.DiffTables(first, second)
-	k.revision(messages(1, &change, 1000)...) // numbers of different epochs do not compare
+	k.revision(split(1, &change, 1000)...) // numbers of different epochs do not compare
 	if v := b.store.next(t); v.Table.Digest() != second.Digest() || v.Epoch != 8 || v.Revision != 1 {
 		t.Errorf("version %+v", v)
 	}
@@ -90,7 +90,7 @@ func TestBadStreams(t *testing.T) {
 	tampered := func(change func(*fairleadv1.Revision)) func(*call) {
 		return func(k *call) {
 			c := fwd.DiffTables(good, other)
-			rs := messages(5, &c, 1000)
+			rs := split(5, &c, 1000)
 			change(rs[0])
 			k.revision(rs...)
 		}
@@ -127,7 +127,7 @@ func TestBadStreams(t *testing.T) {
 			ctl := newController(t)
 			b := start(t, func(cfg *Config) { cfg.Limits.Rows = 30 }, ctl)
 			k := ctl.welcomed(t, 7)
-			k.revision(messages(3, snapshot(3, good), 1000)...)
+			k.revision(split(3, snapshot(good), 1000)...)
 			b.store.next(t)
 			c.send(k)
 			k.gone()
@@ -144,7 +144,7 @@ func TestBadStreams(t *testing.T) {
 			}
 			// What follows is relative to nothing, also where nothing is sent of a part that is empty now.
 			change := fwd.DiffTables(&fwd.Table{}, other)
-			k.revision(messages(8, &change, 1000)...)
+			k.revision(split(8, &change, 1000)...)
 			if v := b.store.next(t); v.Table.Digest() != other.Digest() {
 				t.Errorf("version %+v", v)
 			}
@@ -190,7 +190,7 @@ func TestOversizedMessage(t *testing.T) {
 	c := newController(t)
 	b := start(t, func(cfg *Config) { cfg.Limits.MessageBytes = 1000 }, c)
 	k := c.welcomed(t, 1)
-	k.revision(messages(3, snapshot(3, someTable(t, 1, 100)), 1000)...)
+	k.revision(split(3, snapshot(someTable(t, 1, 100)), 1000)...)
 	k.gone()
 	b.store.none(t)
 	c.accept(t)
@@ -201,7 +201,7 @@ func TestRevisionBytes(t *testing.T) {
 	c := newController(t)
 	b := start(t, func(cfg *Config) { cfg.Limits.RevisionBytes = 1000 }, c)
 	k := c.welcomed(t, 1)
-	k.revision(messages(3, snapshot(3, someTable(t, 1, 100)), 5)...)
+	k.revision(split(3, snapshot(someTable(t, 1, 100)), 5)...)
 	k.gone()
 	b.store.none(t)
 }
@@ -213,7 +213,7 @@ func TestSilence(t *testing.T) {
 	c.accept(t).gone()
 	k := c.welcomed(t, 1)
 	table := someTable(t, 1, 10)
-	k.revision(messages(1, snapshot(1, table), 1000)...)
+	k.revision(split(1, snapshot(table), 1000)...)
 	b.store.next(t)
 	started := time.Now()
 	k.gone()
@@ -265,7 +265,7 @@ func TestDisconnects(t *testing.T) {
 				known[current.Digest()] = true
 				number++
 				change := fwd.DiffTables(base, current)
-				pieces := messages(number, &change, 1+rng.IntN(4))
+				pieces := split(number, &change, 1+rng.IntN(4))
 				sent := len(pieces)
 				if rng.IntN(4) == 0 {
 					sent = rng.IntN(sent)
@@ -285,7 +285,7 @@ func TestDisconnects(t *testing.T) {
 		if h, ok := b.store.Current(); ok {
 			change = fwd.DiffTables(h.Table, current)
 		}
-		k.revision(messages(number+1, &change, 1000)...)
+		k.revision(split(number+1, &change, 1000)...)
 		if v := b.store.next(t); v.Table.Digest() != current.Digest() {
 			t.Errorf("seed %d: ended up with another table", seed)
 		}

@@ -112,6 +112,9 @@ func bounded(r *fairleadv1.Report) *fairleadv1.Report {
 		Epoch: r.GetEpoch(), Number: r.GetNumber(), Error: line(r.GetError(), maxText), DurationMicros: r.GetDurationMicros(),
 	}
 	for _, n := range bound(r.GetNotices()) {
+		if n.GetReason() == "" {
+			continue // a controller refuses the whole report for it
+		}
 		b.Notices = append(b.Notices, &fairleadv1.Notice{
 			Namespace: n.GetNamespace(), Name: n.GetName(), Reason: line(n.GetReason(), maxWord), Message: line(n.GetMessage(), maxText),
 		})

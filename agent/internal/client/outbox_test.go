@@ -50,7 +50,7 @@ func TestLatestReportWins(t *testing.T) {
 	o.open(1)
 	o.raise(1000)
 	for n := range uint64(1000) {
-		o.put(&fairleadv1.Report{Epoch: 1, Number: n, Notices: []*fairleadv1.Notice{{Reason: fmt.Sprint(n), Message: "a\xffb"}}})
+		o.put(&fairleadv1.Report{Epoch: 1, Number: n, Notices: []*fairleadv1.Notice{{}, {Reason: fmt.Sprint(n), Message: "a\xffb"}}})
 	}
 	<-o.ready
 	r := o.take()

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -295,7 +294,7 @@ func (l *lockedBuffer) String() string {
 // rows is a table under construction.
 type rows map[fwd.Scope]map[string]fwd.Row
 
-func (r rows) table(t *testing.T) *fwd.Table {
+func (r rows) table(t testing.TB) *fwd.Table {
 	t.Helper()
 	parts := map[fwd.Scope]*fwd.Part{}
 	for s, byKey := range r {
@@ -338,7 +337,7 @@ func servicePort(n int) fwd.ServicePort {
 }
 
 // someTable has n random changes.
-func someTable(t *testing.T, seed uint64, n int) *fwd.Table {
+func someTable(t testing.TB, seed uint64, n int) *fwd.Table {
 	t.Helper()
 	rng, r := rand.New(rand.NewPCG(seed, 3)), rows{}
 	for range n {
@@ -348,7 +347,7 @@ func someTable(t *testing.T, seed uint64, n int) *fwd.Table {
 }
 
 // snapshot is the revision that makes any table equal to t.
-func snapshot(number uint64, t *fwd.Table) *fwd.Change {
+func snapshot(t *fwd.Table) *fwd.Change {
 	var c fwd.Change
 	for _, s := range fwd.Scopes() {
 		part := t.Part(s).Snapshot()
@@ -357,8 +356,8 @@ func snapshot(number uint64, t *fwd.Table) *fwd.Change {
 	return &c
 }
 
-// messages splits a change into messages of at most rowsEach rows.
-func messages(number uint64, c *fwd.Change, rowsEach int) []*fairleadv1.Revision {
+// split splits a change into messages of at most rowsEach rows.
+func split(number uint64, c *fwd.Change, rowsEach int) []*fairleadv1.Revision {
 	rs := []*fairleadv1.Revision{{Number: number, More: true}}
 	room := rowsEach
 	for _, s := range fwd.Scopes() {
@@ -388,7 +387,12 @@ func messages(number uint64, c *fwd.Change, rowsEach int) []*fairleadv1.Revision
 }
 
 func set(r *fairleadv1.Revision, s fwd.Scope, p *fairleadv1.Part) {
-	*slices.Collect(func(yield func(**fairleadv1.Part) bool) {
-		_ = yield(&r.Common) && yield(&r.Zone) && yield(&r.Node)
-	})[s] = p
+	switch s {
+	case fwd.Common:
+		r.Common = p
+	case fwd.Zone:
+		r.Zone = p
+	case fwd.Node:
+		r.Node = p
+	}
 }

@@ -51,7 +51,7 @@ type Config struct {
 	// MasqueradeBit is the bit (0 to 31) of the packet mark that says "masquerade"; kube-proxy's is 14.
 	MasqueradeBit int
 
-	// NodePortAddresses are the local addresses that node ports answer at; none means all but loopback.
+	// NodePortAddresses are the local addresses that node ports answer at; none of a family means all of it but loopback.
 	NodePortAddresses []netip.Prefix
 	// NodePortPrimary: node ports answer at the node's first address of each family only.
 	NodePortPrimary bool

@@ -89,30 +89,36 @@ func newSettings(c Config, f fwd.Family, randomFully bool, node fwd.NodeFacts) *
 	return s
 }
 
-// nodePortMatches leaves loopback out: what goes there stays on the host, and a translated packet with a loopback source
-// may not leave it without route_localnet, which lets neighbours reach services on 127.0.0.1 (CVE-2020-8558).
+// nodePortMatches says where node ports answer. Prefixes of the other family alone leave this family at its default, which
+// leaves loopback out: what goes there stays on the host, and a translated packet with a loopback source may not leave it
+// without route_localnet, which lets neighbours reach services on 127.0.0.1 (CVE-2020-8558).
 func nodePortMatches(c Config, f fwd.Family, addrs []netip.Addr) []Rule {
+	if c.NodePortPrimary {
+		if len(addrs) == 0 {
+			return nil
+		}
+		return []Rule{{Dst: toAddr(addrs[0]), DstLocal: true}}
+	}
 	var matches []Rule
-	switch {
-	case c.NodePortPrimary:
-		for _, a := range addrs[:min(1, len(addrs))] {
-			matches = append(matches, Rule{Dst: toAddr(a), DstLocal: true})
+	ofFamily, all := false, false
+	for _, p := range c.NodePortAddresses {
+		if fwd.FamilyOf(p.Addr()) != f {
+			continue
 		}
-	case len(c.NodePortAddresses) == 0:
-		loopback := toPrefix(netip.MustParsePrefix("127.0.0.0/8"))
-		if f == fwd.IPv6 {
-			loopback = toAddr(netip.IPv6Loopback())
-		}
-		loopback.Not = true
-		matches = append(matches, Rule{Dst: loopback, DstLocal: true})
-	default:
-		for _, p := range c.NodePortAddresses {
-			if fwd.FamilyOf(p.Addr()) == f && !p.Addr().IsLoopback() {
-				matches = append(matches, Rule{Dst: toPrefix(p), DstLocal: true})
-			}
+		ofFamily, all = true, all || p.Bits() == 0
+		if !p.Addr().IsLoopback() {
+			matches = append(matches, Rule{Dst: toPrefix(p), DstLocal: true})
 		}
 	}
-	return matches
+	if ofFamily && !all {
+		return matches
+	}
+	loopback := toPrefix(netip.MustParsePrefix("127.0.0.0/8"))
+	if f == fwd.IPv6 {
+		loopback = toAddr(netip.IPv6Loopback())
+	}
+	loopback.Not = true
+	return []Rule{{Dst: loopback, DstLocal: true}}
 }
 
 func (s *settings) setMark() Rule {

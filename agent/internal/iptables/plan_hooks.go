@@ -78,27 +78,40 @@ func (l *layout) marksOutside() bool {
 
 // services is what each new connection meets. Whoever comes from outside the Pods is marked for masquerading before the
 // way to a Service is known, since that is right for all cluster IPs: it saves a rule in each of them. Chains for external
-// traffic set the mark anew, and what turns out to be none of ours loses it at the end.
+// traffic set the mark anew, what turns out to be none of ours loses it at the end, and what meets no endpoint in filter.
 func (l *layout) services() []Rule {
 	if l.empty(addrTree) && l.empty(nodePortTree) {
 		return nil
 	}
 	var rules []Rule
-	marked := l.marksOutside() || l.settings.allSources
 	switch {
 	case l.settings.allSources:
 		rules = append(rules, l.settings.setMark())
-	case marked:
+	case l.marksOutside():
 		rules = append(rules, Rule{Verdict: Jump, Chain: outsideChain})
 	}
 	if !l.empty(addrTree) {
 		rules = append(rules, Rule{Verdict: Jump, Chain: l.trees[treeID{kind: addrTree}].name})
 	}
 	rules = append(rules, l.toNodePorts(nodePortTree, nodePortsChain)...)
-	if marked {
+	if l.marksEarly() {
 		rules = append(rules, l.settings.clearMark())
 	}
 	return rules
+}
+
+// marksEarly reports whether packets get the mark before it is known where they go.
+func (l *layout) marksEarly() bool { return l.marksOutside() || l.settings.allSources }
+
+// strayMarks takes the mark from packets that got it early and then met no endpoint, so that nobody else obeys it.
+func (l *layout) strayMarks() []Rule {
+	if !l.marksEarly() {
+		return nil
+	}
+	stray := l.settings.clearMark()
+	stray.Mark = MarkMatch{MarkValue: MarkValue{l.settings.mark, l.settings.mark}}
+	stray.State = StateMatch{States: StateDNAT, Not: true}
+	return []Rule{stray}
 }
 
 // postrouting hides the client's address where that was asked for by the mark, and where an endpoint reached itself: its
@@ -116,7 +129,7 @@ func (l *layout) postrouting() []Rule {
 }
 
 func (l *layout) input() []Rule {
-	var rules []Rule
+	rules := l.strayMarks()
 	if health := (treeID{healthTree, fwd.TCP}); l.trees[health].root.keys > 0 {
 		rules = append(rules, Rule{Protocol: fwd.TCP, Verdict: Jump, Chain: l.trees[health].name})
 	}
@@ -135,10 +148,13 @@ func (l *layout) forward() []Rule {
 		Rule{State: translated, Mark: MarkMatch{MarkValue: MarkValue{l.settings.mark, l.settings.mark}}, Verdict: Accept},
 		Rule{State: translated, SameAddr: true, Verdict: Accept},
 	)
+	rules = append(rules, l.strayMarks()...)
 	return append(rules, l.blocks(firewallTree, clusterBlockTree, externalBlockTree)...)
 }
 
-func (l *layout) output() []Rule { return l.blocks(firewallTree, clusterBlockTree) }
+func (l *layout) output() []Rule {
+	return append(l.strayMarks(), l.blocks(firewallTree, clusterBlockTree)...)
+}
 
 // blocks leads new connections to those of the filter trees that hold something; node ports go with external IPs.
 func (l *layout) blocks(kinds ...treeKind) []Rule {

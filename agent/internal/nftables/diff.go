@@ -102,7 +102,10 @@ func (e *edit) sort() {
 	slices.Sort(e.dropChains)
 	slices.Sort(e.dropSets)
 	// Elements of a set that goes go with it. Elements that lead to chains must go before those, and do: they are removed.
-	dropped := func(el Element) bool { _, found := slices.BinarySearch(e.dropSets, el.Set); return found && el.Jump == "" }
+	dropped := func(el Element) bool {
+		_, found := slices.BinarySearch(e.dropSets, el.Set)
+		return found && el.Jump == ""
+	}
 	e.remove = slices.DeleteFunc(e.remove, dropped)
 }
 

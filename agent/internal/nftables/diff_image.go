@@ -89,7 +89,7 @@ func (img *image) structureDifferences(l *language, want structure) []objectDiff
 			ds = append(ds, objectDifference{name: c.Name, problem: "missing"})
 		case !h.standsLike(c.Hook):
 			ds = append(ds, objectDifference{name: c.Name, problem: "changed", beyondRepair: true})
-		case !slices.EqualFunc(h.rules, c.Rules, func(has []expr.Any, r Rule) bool { return has != nil && sameRule(l, has, r.Exprs) }):
+		case !slices.EqualFunc(h.rules, c.Rules, func(has []expr.Any, r Rule) bool { return has != nil && sameRule(byte(l.nf), has, r.Exprs) }):
 			ds = append(ds, objectDifference{name: c.Name, problem: "changed"})
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -150,7 +149,7 @@ func (b *batch) flushChain(name string) {
 func (b *batch) addRule(chain string, r Rule) {
 	var exprs []netlink.Attribute
 	for _, e := range r.Exprs {
-		data, err := expr.Marshal(b.nf, e)
+		data, err := marshalExpr(b.nf, e)
 		if err != nil {
 			panic(fmt.Sprintf("marshal %T of rule %q: %v", e, r.Text, err))
 		}

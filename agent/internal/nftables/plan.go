@@ -90,7 +90,9 @@ const (
 )
 
 // prefix begins the names of what belongs to the pool.
-func (p pool) prefix() string { return [pools]string{"", "local-", "node-port-", "node-port-local-"}[p] }
+func (p pool) prefix() string {
+	return [pools]string{"", "local-", "node-port-", "node-port-local-"}[p]
+}
 
 // local is the pool of the local lists of frontends that have two.
 func (p pool) local() pool { return p + 1 }
@@ -107,17 +109,17 @@ func poolOf(f frontend) pool {
 
 // names of sets. Those of a pool have its prefix.
 const (
-	endpointsSet  = "endpoints"       // frontend and slot -> endpoint
-	affinityMap   = "affinity"        // frontend -> chain that knows its clients
-	internalSet   = "internal"        // cluster IPs that are forwarded
-	externalSet   = "external"        // frontends of external traffic, policy Cluster
-	externalLocal = "external-local"  // the same, policy Local
-	rejectedSet   = "rejected"        // frontends of external traffic without any endpoint
-	learnMap      = "learn"           // frontend -> chain that remembers its clients
-	clusterIPSet  = "cluster-ips"     // all cluster IPs
-	hairpinSet    = "hairpins"        // endpoint and itself
-	firewalledSet = "firewalled"      // load-balancer IPs with source ranges
-	rangesSet     = "source-ranges-"  // load-balancer IP and clients that it lets in, by prefix length
+	endpointsSet  = "endpoints"      // frontend and slot -> endpoint
+	affinityMap   = "affinity"       // frontend -> chain that knows its clients
+	internalSet   = "internal"       // cluster IPs that are forwarded
+	externalSet   = "external"       // frontends of external traffic, policy Cluster
+	externalLocal = "external-local" // the same, policy Local
+	rejectedSet   = "rejected"       // frontends of external traffic without any endpoint
+	learnMap      = "learn"          // frontend -> chain that remembers its clients
+	clusterIPSet  = "cluster-ips"    // all cluster IPs
+	hairpinSet    = "hairpins"       // endpoint and itself
+	firewalledSet = "firewalled"     // load-balancer IPs with source ranges
+	rangesSet     = "source-ranges-" // load-balancer IP and clients that it lets in, by prefix length
 )
 
 // maxSlots is how many endpoints a list can have.

@@ -41,9 +41,9 @@ func (l *language) writeSet(b *strings.Builder, s Set, elements []Element) {
 	case s.Verdict:
 		kind, data = "map", " : verdict"
 	case s.isMap():
-		kind, data = "map", " : "+loaded(s.Data).text
+		kind, data = "map", " : "+typeofText(s.Data)
 	}
-	fmt.Fprintf(b, "\t%s %s {\n\t\ttypeof %s%s\n", kind, s.Name, loaded(s.Key).text, data)
+	fmt.Fprintf(b, "\t%s %s {\n\t\ttypeof %s%s\n", kind, s.Name, typeofText(s.Key), data)
 	if s.Clients {
 		fmt.Fprintf(b, "\t\tsize %d\n\t\tflags dynamic,timeout\n", clientsSize)
 	}
@@ -112,4 +112,13 @@ func (l *language) keyText(e Element, st structure) string {
 		return fmt.Sprintf("0x%x", e.Key)
 	}
 	return fieldsText(st.sets[i].Key, e.Key)
+}
+
+// typeofText prints the fields as a set's definition has them.
+func typeofText(fields []field) string {
+	var texts []string
+	for _, f := range fields {
+		texts = append(texts, strings.TrimPrefix(f.text, "ct original "))
+	}
+	return strings.ReplaceAll(strings.Join(texts, " . "), "proto-dst", "th dport")
 }

@@ -138,13 +138,30 @@ func decodeRule(l *language, data []byte) []expr.Any {
 		if err != nil {
 			return nil
 		}
-		e := blank(a.text(unix.NFTA_EXPR_NAME))
-		if e == nil || expr.Unmarshal(byte(l.nf), a[unix.NFTA_EXPR_DATA], e) != nil {
+		e, err := decodeExpr(l, a.text(unix.NFTA_EXPR_NAME), a[unix.NFTA_EXPR_DATA])
+		if e == nil || err != nil {
 			return nil
 		}
 		exprs = append(exprs, e)
 	}
 	return exprs
+}
+
+func decodeExpr(l *language, kind string, data []byte) (expr.Any, error) {
+	e := blank(kind)
+	if c, ok := e.(*expr.Ct); ok {
+		// The library takes the direction for four bytes, but the kernel sends one.
+		a, err := parse(data)
+		*c = expr.Ct{Key: expr.CtKey(a.number(unix.NFTA_CT_KEY)), Register: a.number(unix.NFTA_CT_DREG)}
+		if d := a[unix.NFTA_CT_DIRECTION]; len(d) > 0 {
+			c.Direction = uint32(d[len(d)-1])
+		}
+		return c, err
+	}
+	if e == nil {
+		return nil, nil
+	}
+	return e, expr.Unmarshal(byte(l.nf), data, e)
 }
 
 // blank is an expression of the kind, to be filled.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/proto/fwd"
@@ -22,7 +23,9 @@ type field struct {
 	text string
 	// kind is nft's number of the type, for set definitions; size is in bytes.
 	kind, size int
-	load       func(register uint32) []expr.Any
+	// typeof is how nft stores the field in a set's definition.
+	typeof typeofField
+	load   func(register uint32) []expr.Any
 }
 
 func (f field) words() int { return (f.size + wordSize - 1) / wordSize }
@@ -59,39 +62,46 @@ type language struct {
 
 func newLanguage(f fwd.Family) *language {
 	l := &language{family: f, ip: "ip", kind: kindIPv4, nf: unix.NFPROTO_IPV4}
-	source, destination, original := uint32(12), uint32(16), expr.CtKey(unix.NFT_CT_DST_IP)
+	saddr, daddr, ctDaddr := header{descIPv4, 11, 12}, header{descIPv4, 12, 16}, expr.CtKey(unix.NFT_CT_DST_IP)
 	if f == fwd.IPv6 {
 		l.ip, l.kind, l.nf = "ip6", kindIPv6, unix.NFPROTO_IPV6
-		source, destination, original = 8, 24, unix.NFT_CT_DST_IP6
+		saddr, daddr, ctDaddr = header{descIPv6, 8, 8}, header{descIPv6, 9, 24}, unix.NFT_CT_DST_IP6
 	}
 	size := f.Bits() / 8
-	l.saddr = payload(l.ip+" saddr", l.kind, expr.PayloadBaseNetworkHeader, span{source, uint32(size)})
-	l.daddr = payload(l.ip+" daddr", l.kind, expr.PayloadBaseNetworkHeader, span{destination, uint32(size)})
-	l.dport = payload("th dport", kindService, expr.PayloadBaseTransportHeader, span{2, 2})
-	l.protocol = field{"meta l4proto", kindProto, 1, func(r uint32) []expr.Any {
+	l.saddr = saddr.field(l.ip+" saddr", l.kind, size)
+	l.daddr = daddr.field(l.ip+" daddr", l.kind, size)
+	l.dport = header{descTransport, 2, 2}.field("th dport", kindService, 2)
+	l.protocol = field{"meta l4proto", kindProto, 1, typeofField{exprMeta, []uint32{unix.NFT_META_L4PROTO}}, func(r uint32) []expr.Any {
 		return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: r}}
 	}}
-	l.originalDaddr = connection("ct original "+l.ip+" daddr", l.kind, size, original)
-	l.originalDport = connection("ct original proto-dst", kindService, 2, expr.CtKeyPROTODST)
+	l.originalDaddr = original(l.daddr, "ct original "+l.daddr.text, ctDaddr)
+	l.originalDport = original(l.dport, "ct original proto-dst", expr.CtKeyPROTODST)
 	l.slot = random(maxSlots)
 	return l
 }
 
-type span struct{ offset, length uint32 }
+// header is where a field stands: nft's numbers of the protocol and the field, and the offset in bytes.
+type header struct{ desc, number, offset uint32 }
 
-func payload(text string, kind int, base expr.PayloadBase, at span) field {
-	return field{text, kind, int(at.length), func(r uint32) []expr.Any {
-		return []expr.Any{&expr.Payload{DestRegister: r, Base: base, Offset: at.offset, Len: at.length}}
+func (h header) field(text string, kind, size int) field {
+	base := expr.PayloadBaseNetworkHeader
+	if h.desc == descTransport {
+		base = expr.PayloadBaseTransportHeader
+	}
+	return field{text, kind, size, typeofField{exprPayload, []uint32{h.desc, h.number}}, func(r uint32) []expr.Any {
+		return []expr.Any{&expr.Payload{DestRegister: r, Base: base, Offset: h.offset, Len: uint32(size)}}
 	}}
 }
 
-func connection(text string, kind, size int, key expr.CtKey) field {
-	return field{text, kind, size, func(r uint32) []expr.Any { return []expr.Any{&expr.Ct{Register: r, Key: key}} }}
+// original is what a field was before the translation. Set definitions know it as the field itself.
+func original(f field, text string, key expr.CtKey) field {
+	f.text, f.load = text, func(r uint32) []expr.Any { return []expr.Any{&expr.Ct{Register: r, Key: key}} }
+	return f
 }
 
 // random is a random number below n, in the byte order of the host.
 func random(n int) field {
-	return field{fmt.Sprintf("numgen random mod %d", n), kindInteger, wordSize, func(r uint32) []expr.Any {
+	return field{fmt.Sprintf("numgen random mod %d", n), kindInteger, wordSize, typeofField{exprNumgen, []uint32{unix.NFT_NG_RANDOM, uint32(n), 0}}, func(r uint32) []expr.Any {
 		return []expr.Any{&expr.Numgen{Register: r, Modulus: uint32(n), Type: unix.NFT_NG_RANDOM}}
 	}}
 }
@@ -295,10 +305,23 @@ func goTo(chain string) part {
 }
 
 // sameRule reports whether two rules do the same.
-func sameRule(l *language, a, b []expr.Any) bool {
+func sameRule(nf byte, a, b []expr.Any) bool {
 	return slices.EqualFunc(a, b, func(x, y expr.Any) bool {
-		p, errX := expr.Marshal(byte(l.nf), x)
-		q, errY := expr.Marshal(byte(l.nf), y)
+		p, errX := marshalExpr(nf, x)
+		q, errY := marshalExpr(nf, y)
 		return errX == nil && errY == nil && slices.Equal(p, q)
 	})
+}
+
+// marshalExpr encodes an expression. The library leaves the direction out where it is needed.
+func marshalExpr(nf byte, e expr.Any) ([]byte, error) {
+	c, ok := e.(*expr.Ct)
+	if !ok || c.Key == expr.CtKeySTATUS {
+		return expr.Marshal(nf, e)
+	}
+	return marshal([]netlink.Attribute{
+		text(unix.NFTA_EXPR_NAME, "ct"),
+		nest(unix.NFTA_EXPR_DATA, number(unix.NFTA_CT_KEY, uint32(c.Key)), number(unix.NFTA_CT_DREG, c.Register),
+			netlink.Attribute{Type: unix.NFTA_CT_DIRECTION, Data: []byte{byte(c.Direction)}}),
+	}), nil
 }

@@ -95,8 +95,13 @@ func (l *Loop) sync(ctx context.Context, before, now *fwd.Table, delta dataplane
 	if delta.All && report.Writes > 0 {
 		level = slog.LevelInfo
 	}
-	l.cfg.Logger.LogAttrs(ctx, level, "kernel programmed",
+	attrs := []slog.Attr{
 		slog.Uint64("revision", l.now.Revision), slog.Int("service_ports", len(delta.Ports)), slog.Bool("all", delta.All),
-		slog.Int("writes", report.Writes), slog.Time("cause", l.now.Cause), slog.Duration("took", took))
+		slog.Int("writes", report.Writes), slog.Duration("took", took),
+	}
+	if !l.now.Cause.IsZero() {
+		attrs = append(attrs, slog.Time("cause", l.now.Cause))
+	}
+	l.cfg.Logger.LogAttrs(ctx, level, "kernel programmed", attrs...)
 	return report.Notices, nil
 }

@@ -54,6 +54,8 @@ func (e Election) once(ctx context.Context, lock resourcelock.Interface, lead fu
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leaseCtx context.Context) {
 				close(started)
+				// Whoever stops leading by itself gives the Lease back.
+				defer end()
 				defer close(led)
 				termCtx, stop := context.WithCancel(leaseCtx)
 				defer stop()
@@ -79,7 +81,9 @@ func (e Election) once(ctx context.Context, lock resourcelock.Interface, lead fu
 	select {
 	case <-started:
 		<-led
-		e.Logger.WarnContext(ctx, "not leading any more: this replica writes nothing, and serves tables as before")
+		if ctx.Err() == nil {
+			e.Logger.WarnContext(ctx, "not leading any more: this replica writes nothing, and serves tables as before")
+		}
 	default:
 	}
 	return nil

@@ -105,6 +105,29 @@ func TestLostLeaseIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestLeadThatReturnsGivesTheLeaseBack: it is not kept by somebody who does nothing.
+func TestLeadThatReturnsGivesTheLeaseBack(t *testing.T) {
+	client := fake.NewClientset()
+	times := make(chan struct{}, 9)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- election(client, "only").Run(ctx, func(context.Context) {
+			select {
+			case times <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	wait(t, "leads", times)
+	wait(t, "leads again", times)
+	cancel()
+	if err := wait(t, "ends", done); err != nil {
+		t.Error(err)
+	}
+}
+
 // held is a transport that answers when told to, or when the request's context ends.
 type held struct{ started, answer chan struct{} }
 

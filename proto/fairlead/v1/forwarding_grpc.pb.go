@@ -19,6 +19,9 @@
 //	  | <------- Heartbeat{number, digest} --------- |   also when nothing changed: everything up to number
 //	  |                                              |   that concerns this node has been sent on this stream
 //
+// The first message after Welcome is a Revision, an empty one if nothing separates what is held from what is current: a
+// table becomes an agent's by a Revision, never by a Heartbeat.
+//
 // A revision may be split over several messages (more = true on all but the last) to bound the size of a message. An agent
 // applies whole revisions only. A revision that does not concern a node is not sent to it; the next Revision or Heartbeat
 // carries the higher number.
@@ -45,8 +48,8 @@
 // digest is the sum of its rows' sums modulo 2^64, zero for an empty part; a table's digest is the sum of its parts'
 // digests. Sums are taken over the bytes as sent, never over a re-encoding, so that an agent sums rows of kinds it does not
 // know. After every revision the agent's digest of each part that was sent must equal Part.digest; otherwise it drops the
-// revision, keeps what it has, closes the stream with ABORTED and connects again with empty held digests. A Heartbeat with
-// an unknown digest is treated alike. Digests find loss and mistakes; who may speak is a matter of transport security.
+// revision, keeps what it has, cancels the stream and connects again with empty held digests. A Heartbeat with another
+// digest than that of the whole table is treated alike. Digests find loss and mistakes; who may speak is a matter of transport security.
 //
 // # Resume
 //

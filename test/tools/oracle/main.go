@@ -9,6 +9,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -61,7 +62,7 @@ func main() {
 	err := errors.Join(flags.Set("logtostderr", "false"), flags.Set("stderrthreshold", "FATAL"))
 	klog.SetOutput(io.Discard)
 	if err == nil {
-		err = run(os.Stdin, os.Stdout)
+		err = run(context.Background(), os.Stdin, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "oracle: %v\n", err)
@@ -69,7 +70,7 @@ func main() {
 	}
 }
 
-func run(in io.Reader, out io.Writer) error {
+func run(ctx context.Context, in io.Reader, out io.Writer) error {
 	decoder := json.NewDecoder(in)
 	buffered := bufio.NewWriter(out)
 	encoder := json.NewEncoder(buffered)
@@ -80,7 +81,7 @@ func run(in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return fmt.Errorf("read cluster %d: %w", n, err)
 		}
-		r, err := program(&c)
+		r, err := program(ctx, &c)
 		if err != nil {
 			return fmt.Errorf("program cluster %d: %w", n, err)
 		}

@@ -21,12 +21,12 @@ import (
 )
 
 // program gives both families' rules of one cluster.
-func program(c *cluster) (rules, error) {
-	v4, err := programFamily(c, corev1.IPv4Protocol)
+func program(ctx context.Context, c *cluster) (rules, error) {
+	v4, err := programFamily(ctx, c, corev1.IPv4Protocol)
 	if err != nil {
 		return rules{}, fmt.Errorf("IPv4: %w", err)
 	}
-	v6, err := programFamily(c, corev1.IPv6Protocol)
+	v6, err := programFamily(ctx, c, corev1.IPv6Protocol)
 	if err != nil {
 		return rules{}, fmt.Errorf("IPv6: %w", err)
 	}
@@ -35,7 +35,7 @@ func program(c *cluster) (rules, error) {
 
 // programFamily does what kube-proxy's start does: a proxier of one family hears of the node, then of every object its
 // informers let through, then that this was all.
-func programFamily(c *cluster, family corev1.IPFamily) (string, error) {
+func programFamily(ctx context.Context, c *cluster, family corev1.IPFamily) (string, error) {
 	recorder := newRecorder(family)
 	sysctl := sysctltesting.NewFake()
 	if c.Config.ConntrackLiberal {
@@ -43,7 +43,7 @@ func programFamily(c *cluster, family corev1.IPFamily) (string, error) {
 	}
 	localhost := c.Config.LocalhostNodePorts && family == corev1.IPv4Protocol
 	// The rules are written once, when the objects are complete; the periods do not matter.
-	p, err := iptables.NewProxier(context.Background(), family, recorder, sysctl, time.Minute, time.Second,
+	p, err := iptables.NewProxier(ctx, family, recorder, sysctl, time.Minute, time.Second,
 		c.Config.MasqueradeAll, localhost, c.Config.MasqueradeBit, detector(c, family), c.Node.Name, nodeIP(&c.Node, family),
 		events.NewFakeRecorder(1), nil, c.Config.NodePortAddresses, false)
 	if err != nil {

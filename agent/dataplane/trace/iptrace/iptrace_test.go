@@ -31,9 +31,9 @@ func TestWalk(t *testing.T) {
 		"-A PREROUTING -j DNAT --to-destination 10.0.0.3:80\n-A POSTROUTING -m bpf --bytecode \"6,32 0 0 12,7 0 0 0,32 0 0 16,29 0 1 0,6 0 0 65535,6 0 0 0\" -j MASQUERADE": "10.0.0.3:80",
 		"-A PREROUTING -m statistic --mode random --probability 0.5 -j DNAT --to-destination 10.0.0.2:80\n-A PREROUTING -j DNAT --to-destination 10.0.0.3:80":               "10.0.0.2:80 10.0.0.3:80",
 		// A goto returns to where the last jump came from.
-		"-A PREROUTING -j A\n-A PREROUTING -j DNAT --to-destination 10.0.0.2:80\n-A A -g B\n-A A -j DNAT --to-destination 10.0.0.3:80":     "10.0.0.2:80",
-		"-A PREROUTING -j MARK --set-xmark 0x4000/0x4000\n-A PREROUTING -m mark --mark 0x4000/0x4000 -j DNAT --to-destination 10.0.0.2:80": "10.0.0.2:80",
-		"-A PREROUTING -i cbr+ ! -s 10.0.0.0/8 -j ACCEPT\n-A PREROUTING -i cbr+ -s 10.0.0.0/8 -j DNAT --to-destination 10.0.0.2:80":        "10.0.0.2:80",
+		"-A PREROUTING -j A\n-A PREROUTING -j DNAT --to-destination 10.0.0.2:80\n-A A -g B\n-A A -j DNAT --to-destination 10.0.0.3:80":                                                    "10.0.0.2:80",
+		"-A PREROUTING -j MARK --set-xmark 0x4000/0x4000\n-A PREROUTING -m mark --mark 0x4000/0x4000 -j DNAT --to-destination 10.0.0.2:80\n-A POSTROUTING -j MARK --set-xmark 0x0/0x4000": "10.0.0.2:80",
+		"-A PREROUTING -i cbr+ ! -s 10.0.0.0/8 -j ACCEPT\n-A PREROUTING -i cbr+ -s 10.0.0.0/8 -j DNAT --to-destination 10.0.0.2:80":                                                       "10.0.0.2:80",
 	} {
 		if got, err := walk(t, rules); err != nil || got.String() != want {
 			t.Errorf("%s:\ngot %v, want %s (error %v)", rules, got, want, err)
@@ -46,6 +46,7 @@ func TestWalkRefuses(t *testing.T) {
 		"-A PREROUTING -m limit --limit 1/s -j ACCEPT":              "unknown",
 		"-A PREROUTING -m conntrack --ctstate NEWER -j ACCEPT":      "unknown",
 		"-A PREROUTING -m conntrack --ctorigdst 10.0.0.1 -j ACCEPT": "unknown",
+		"-A PREROUTING -j MARK --set-xmark 0x4000/0x4000":           "mark 0x4000",
 		"-A PREROUTING -j NOWHERE":                                  "not declared",
 		"-A PREROUTING -j MARK --set-mark-of-cain 1":                "unknown",
 		"-A PREROUTING -j A\n-A A -j B\n-A B -j A":                  "calls itself",

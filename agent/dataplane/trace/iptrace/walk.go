@@ -46,7 +46,7 @@ type walker struct {
 func (w *walker) local(a netip.Addr) bool { return slices.Contains(w.host.Local, a) || a.IsLoopback() }
 
 // Walk sends the case's packet through the hooks that it would meet. Besides unknown rules it is an error if chance
-// decides about more than the endpoint, or does not make all endpoints equally likely.
+// decides about more than the endpoint or does not make all endpoints equally likely, and if a mark stays on the packet.
 func (r *Rules) Walk(h Host, c trace.Case) (trace.Outcome, error) {
 	w := &walker{rules: r, host: h}
 	p := packet{protocol: c.Protocol, src: c.Client.Addr, dst: c.To, weight: 1}
@@ -221,6 +221,9 @@ func outcome(ends []result) (trace.Outcome, error) {
 	weights := map[netip.AddrPort]float64{}
 	for i, e := range ends {
 		one := trace.Outcome{Verdict: trace.Passed, Masquerade: e.masquerade}
+		if e.mark != 0 {
+			return o, fmt.Errorf("mark %#x is left on the packet", e.mark)
+		}
 		switch {
 		case e.verdict == "DROP":
 			one = trace.Outcome{Verdict: trace.Dropped}
