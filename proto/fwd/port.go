@@ -155,6 +155,8 @@ func ValidAddr(a netip.Addr, f Family) error {
 type Port struct {
 	ServicePort
 	lists [numScopes][]Backend
+	// held are backends that a table refuses, see frontends.go; they come back when the frontend goes.
+	held [numScopes][]Backend
 }
 
 // NewPort bundles a ServicePort with its lists, for tests and offline tools; lists are copied and sorted.

@@ -11,10 +11,12 @@ import (
 // Table is the forwarding table of one node: three Parts, and the typed view of their rows. It is immutable; tables that
 // came from one another by Apply share what is equal. The zero value is the empty table.
 type Table struct {
-	parts   [numScopes]*Part
-	ports   tree[ID, *Port]
-	node    NodeFacts
-	cluster ClusterFacts
+	parts [numScopes]*Part
+	ports tree[ID, *Port]
+	// frontends counts, for every virtual IP with protocol and port, the Service ports that have it.
+	frontends tree[frontend, int]
+	node      NodeFacts
+	cluster   ClusterFacts
 	// unknown and refused count rows that the typed view leaves out.
 	unknown, refused int
 }
@@ -94,7 +96,8 @@ func (t *Table) Cluster() ClusterFacts { return t.cluster }
 // view.
 func (t *Table) Unknown() int { return t.unknown }
 
-// Refused is the number of rows that Validate refuses. They are held and summed, but not in the typed view.
+// Refused is the number of rows that Validate refuses, and of backends that are a virtual IP, protocol and port of the
+// table itself. They are held and summed, but not in the typed view.
 func (t *Table) Refused() int { return t.refused }
 
 // DiffTables returns the change that turns a into b, by parts that differ.
@@ -125,7 +128,7 @@ func NewTable(parts map[Scope]*Part) (*Table, error) {
 // an error, ErrDigest or ErrMalformed, there is no new table and t is as good as before.
 func (t *Table) Apply(c Change) (*Table, Changed, error) {
 	next := *t
-	v := view{table: &next, edit: new(edit), ports: map[ID]*portEdit{}}
+	v := view{table: &next, edit: new(edit), ports: map[ID]*portEdit{}, turned: map[frontend]struct{}{}}
 	for _, s := range Scopes() {
 		if c.Parts[s] == nil {
 			continue

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -199,6 +200,42 @@ func TestLists(t *testing.T) {
 	}
 	if p.ReadyLocalAddresses() != 0 {
 		t.Error("a kept backend counts as ready")
+	}
+}
+
+// TestBackendIsFrontend holds that a backend that equals a virtual IP, port and protocol of the table is refused, whichever
+// came first, and comes back when the other goes.
+func TestBackendIsFrontend(t *testing.T) {
+	vip := netip.MustParseAddr("10.96.0.9")
+	victim := fwd.ServicePort{PortName: fwd.PortName{Namespace: "a", Name: "victim", Protocol: fwd.TCP}, ClusterIP: vip, Port: 80}
+	other := fwd.ServicePort{PortName: fwd.PortName{Namespace: "a", Name: "other", Protocol: fwd.TCP}, ClusterIP: vip.Next(), Port: 80}
+	rows := []fwd.Row{fwd.EncodePort(other)}
+	for _, backend := range []string{"10.96.0.9:80", "10.96.0.9:81", "10.0.0.1:80"} {
+		rows = append(rows, fwd.EncodeBackend(other.ID(), fwd.Backend{Addr: netip.MustParseAddrPort(backend)}))
+	}
+	without := (&fwd.Part{}).With(nil, rows)
+	with := without.With(nil, []fwd.Row{fwd.EncodePort(victim)})
+	table := &fwd.Table{}
+	for i, step := range []struct {
+		part          *fwd.Part
+		used, refused int
+	}{{without, 3, 0}, {with, 2, 1}, {without, 3, 0}, {&fwd.Part{}, 0, 0}, {with, 2, 1}} {
+		c := fwd.DiffParts(table.Part(fwd.Common), step.part)
+		next, changed, err := table.Apply(fwd.Change{Parts: [3]*fwd.PartChange{fwd.Common: &c}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table = next
+		used := 0
+		if p, ok := table.Port(other.ID()); ok {
+			used = len(p.Cluster())
+		}
+		if used != step.used || table.Refused() != step.refused {
+			t.Errorf("step %d: %d backends, %d refused; want %d and %d", i, used, table.Refused(), step.used, step.refused)
+		}
+		if !slices.Contains(changed.Ports, other.ID()) {
+			t.Errorf("step %d: a Service port whose list changed is not said to have changed", i)
+		}
 	}
 }
 

@@ -12,6 +12,8 @@ type view struct {
 	edit    *edit
 	ports   map[ID]*portEdit
 	changed Changed
+	// turned are frontends that came or went.
+	turned map[frontend]struct{}
 }
 
 // portEdit collects what happens to one ServicePort and its lists; nil backends go.
@@ -109,18 +111,31 @@ func (p *portEdit) list(s Scope) map[netip.AddrPort]*Backend {
 func (v *view) commit() Changed {
 	v.changed.Ports = slices.Sorted(maps.Keys(v.ports))
 	for _, id := range v.changed.Ports {
-		next := &Port{}
+		before, next := &Port{}, &Port{}
 		if it, ok := v.table.ports.get(uint64(id), id); ok {
-			*next = *it.value
+			before = it.value
+			*next = *before
 		}
 		v.ports[id].apply(next)
-		if next.Name == "" && slices.Concat(next.lists[:]...) == nil {
+		if was, is := before.frontends(), next.frontends(); !slices.Equal(was, is) {
+			v.count(was, -1)
+			v.count(is, +1)
+		}
+		if next.empty() {
+			v.table.refused -= before.heldBack() - next.heldBack()
 			v.table.ports.remove(v.edit, uint64(id), id)
 			continue
 		}
+		v.table.refused += next.heldBack() - before.heldBack()
 		v.table.ports.put(v.edit, item[ID, *Port]{hash: uint64(id), key: id, value: next})
 	}
+	v.refuse()
 	return v.changed
+}
+
+// empty reports whether neither the Service port nor any backend of it is in the table.
+func (p *Port) empty() bool {
+	return p.Name == "" && slices.Concat(p.lists[:]...) == nil && p.heldBack() == 0
 }
 
 func (p *portEdit) apply(to *Port) {
@@ -134,8 +149,8 @@ func (p *portEdit) apply(to *Port) {
 		if len(p.lists[s]) == 0 {
 			continue
 		}
-		list := make([]Backend, 0, len(to.lists[s])+len(p.lists[s]))
-		for _, b := range to.lists[s] {
+		list := make([]Backend, 0, len(to.lists[s])+len(to.held[s])+len(p.lists[s]))
+		for _, b := range slices.Concat(to.lists[s], to.held[s]) {
 			if _, touched := p.lists[s][b.Addr]; !touched {
 				list = append(list, b)
 			}
@@ -146,7 +161,7 @@ func (p *portEdit) apply(to *Port) {
 			}
 		}
 		slices.SortFunc(list, compareBackends)
-		to.lists[s] = slices.Clip(list)
+		to.lists[s], to.held[s] = slices.Clip(list), nil
 		if len(list) == 0 {
 			to.lists[s] = nil
 		}
