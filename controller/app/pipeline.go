@@ -24,6 +24,7 @@ type pipeline struct {
 	publisher *publish.Publisher // nil with --endpoints=read
 	events    *publish.Events
 	published func(revision uint64, cause time.Time)
+	gone      func(node string)
 	metrics   *pipelineMetrics
 	logger    *slog.Logger
 }
@@ -37,6 +38,9 @@ func (p *pipeline) Commit(ctx context.Context, round kube.Round) {
 	zones := make([]table.NodeZone, 0, len(out.Zones))
 	for _, z := range out.Zones {
 		zones = append(zones, table.NodeZone(z))
+		if z.Gone {
+			p.gone(z.Node)
+		}
 	}
 	before := p.store.Revision()
 	revision := p.store.Publish(out.Updates, zones, round.Cause)

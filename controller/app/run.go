@@ -99,7 +99,7 @@ func assemble(ctx context.Context, cfg Config, api *clients) (*parts, error) {
 		Objects: p.objects, Derived: publish.Derived(), Logger: cfg.Logger,
 		Sink: &pipeline{
 			Compiler: compile.New(cfg.compile()), store: p.store, objects: p.objects, publisher: p.publisher, events: p.events,
-			published: p.observer.Published, metrics: metrics, logger: cfg.Logger,
+			published: p.observer.Published, gone: p.observer.Forget, metrics: metrics, logger: cfg.Logger,
 		},
 	})
 	return p, nil

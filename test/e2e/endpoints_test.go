@@ -13,7 +13,6 @@ import (
 
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fairlead/fairlead/test/cluster"
 	"github.com/fairlead/fairlead/test/traffic"
@@ -39,13 +38,8 @@ func expectHealth(t *testing.T, svc mounted, n *cluster.Node, ready int) {
 	}
 	for _, addr := range n.IPs {
 		url := "http://" + netip.AddrPortFrom(addr, uint16(svc.Spec.HealthCheckNodePort)).String()
-		var last error
-		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-			last = checkHealth(ctx, url, code, ready)
-			return last == nil, nil
-		})
-		if err != nil {
-			t.Errorf("%s at %s: %v", url, n.Name, last)
+		if err := soon(t.Context(), func(ctx context.Context) error { return checkHealth(ctx, url, code, ready) }); err != nil {
+			t.Errorf("%s at %s: %v", url, n.Name, err)
 		}
 	}
 }
@@ -127,7 +121,7 @@ func TestE2EAffinity(t *testing.T) {
 			sessions = append(sessions, s)
 		}
 	}
-	// In IPVS each address has an affinity of its own: docs/differences.md.
+	// In IPVS each address has an affinity of its own: see docs/semantics.md.
 	if bed.Mode(t.Context()) != "ipvs" {
 		for _, s := range sessions {
 			sameEverywhere(t, s.client, s.pods)
@@ -165,27 +159,26 @@ func sameEverywhere(t *testing.T, c client, pods map[netip.AddrPort]string) {
 func only(t *testing.T, c client, target netip.AddrPort, pod string) string {
 	t.Helper()
 	var met string
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := soon(t.Context(), func(ctx context.Context) error {
 		cfg := workload.AskConfig{Client: c.name, Protocol: workload.TCP, Target: target.String(), Timeout: time.Second, Count: 1}
 		samples, err := c.ask(ctx, cfg)
 		if err == nil && samples[0].Error == "" {
 			cfg.Count = draws
 			samples, err = c.ask(ctx, cfg)
 		}
-		if last = err; err != nil {
-			return false, nil
+		if err != nil {
+			return err
 		}
 		sum := traffic.Summarise(samples)
 		for met = range sum.ByPod {
 		}
 		if sum.Failed > 0 || len(sum.ByPod) != 1 || pod != "" && met != pod {
-			last = fmt.Errorf("answers by Pod: %v, want one, %q; %d failed: %v", sum.ByPod, pod, sum.Failed, sum.Errors)
+			return fmt.Errorf("answers by Pod: %v, want one, %q; %d failed: %v", sum.ByPod, pod, sum.Failed, sum.Errors)
 		}
-		return last == nil, nil
+		return nil
 	})
 	if err != nil {
-		t.Errorf("from %s to %s: %v", c.name, target, last)
+		t.Errorf("from %s to %s: %v", c.name, target, err)
 	}
 	return met
 }

@@ -86,13 +86,13 @@ func TestE2ENoEndpoints(t *testing.T) {
 			svc.balance(t, vips(balancer...)...)
 			for _, family := range families() {
 				for _, protocol := range protocols() {
+					// The node itself is not asked about load-balancer and external IPs: see docs/semantics.md.
 					for _, c := range []client{inPod(bed.apart), onNode(third)} {
 						expect(t, c, protocol, svc.clusterIP(family), want{fate: refused})
-						for _, target := range publicTargets(svc, third, family, protocol) {
-							expect(t, c, protocol, target, want{fate: refused})
-						}
+						expect(t, c, protocol, svc.nodePort(third, family, protocol), want{fate: refused})
 					}
 					for _, target := range publicTargets(svc, third, family, protocol) {
+						expect(t, inPod(bed.apart), protocol, target, want{fate: refused})
 						expect(t, outside(third), protocol, target, want{fate: refused})
 					}
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,7 +25,7 @@ func (st *state) memories() []memory {
 	for id := range st.ports {
 		ms = append(ms, st.memoriesOf(id)...)
 	}
-	slices.SortFunc(ms, func(a, b memory) int { return compare(a.set, b.set) })
+	slices.SortFunc(ms, func(a, b memory) int { return strings.Compare(a.set, b.set) })
 	return ms
 }
 

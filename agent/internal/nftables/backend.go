@@ -129,7 +129,7 @@ func (f *family) syncAll(c Config, now *fwd.Table, report *dataplane.Report) err
 }
 
 // newTable is the edit that makes all of it.
-func newTable(elements map[place]Element, want structure) edit {
+func newTable(elements []Element, want structure) edit {
 	e := edit{table: true}
 	e.diffElements(nil, elements)
 	e.diffStructure(structure{}, want)

@@ -1,7 +1,6 @@
 package nftables
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -30,21 +29,52 @@ func (e *edit) empty() bool {
 	return len(e.addSets)+len(e.addChains)+len(e.add)+len(e.replace)+len(e.remove)+len(e.dropChains)+len(e.dropSets) == 0
 }
 
-// diffElements compares elements; both may name an element more than once.
-func (e *edit) diffElements(before, after map[place]Element) {
-	for at, el := range after {
-		switch old, ok := before[at]; {
-		case !ok:
-			e.add = append(e.add, el)
-		case !old.same(el):
-			e.replace = append(e.replace, el)
+// diffElements compares elements; both may name an element more than once. It sorts them.
+func (e *edit) diffElements(before, after []Element) {
+	slices.SortFunc(before, Element.compare)
+	slices.SortFunc(after, Element.compare)
+	for len(before) > 0 || len(after) > 0 {
+		switch c := order(before, after); {
+		case c < 0:
+			e.remove = append(e.remove, before[0])
+			before = skip(before)
+		case c > 0:
+			e.add = append(e.add, after[0])
+			after = skip(after)
+		default:
+			if !before[0].same(after[0]) {
+				e.replace = append(e.replace, after[0])
+			}
+			before, after = skip(before), skip(after)
 		}
 	}
-	for at, el := range before {
-		if _, ok := after[at]; !ok {
-			e.remove = append(e.remove, el)
-		}
+}
+
+// order compares the first ones of two sorted lists, one of which may be empty.
+func order(a, b []Element) int {
+	switch {
+	case len(a) == 0:
+		return 1
+	case len(b) == 0:
+		return -1
 	}
+	return a[0].compare(b[0])
+}
+
+// skip leaves the first element out, and all others with its key.
+func skip(els []Element) []Element {
+	n := 1
+	for n < len(els) && els[n].compare(els[0]) == 0 {
+		n++
+	}
+	return els[n:]
+}
+
+func (e Element) compare(o Element) int {
+	if e.Set != o.Set {
+		return strings.Compare(e.Set, o.Set)
+	}
+	return strings.Compare(e.Key, o.Key)
 }
 
 // diffStructure compares chains by their text, and sets by their names: a set of one name is the same in all plans.
@@ -96,9 +126,8 @@ func (c Chain) rulesText() string {
 func (e *edit) sort() {
 	slices.SortFunc(e.addSets, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(e.addChains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(e.add, byRank)
-	slices.SortFunc(e.replace, byRank)
-	slices.SortFunc(e.remove, func(a, b Element) int { return byRank(b, a) })
+	e.add, e.replace, e.remove = byRank(e.add), byRank(e.replace), byRank(e.remove)
+	slices.Reverse(e.remove)
 	slices.Sort(e.dropChains)
 	slices.Sort(e.dropSets)
 	// Elements of a set that goes go with it. Elements that lead to chains must go before those, and do: they are removed.
@@ -123,9 +152,19 @@ func rank(set string) int {
 	return 0
 }
 
-func byRank(a, b Element) int {
-	if a.Set == b.Set {
-		return strings.Compare(a.Key, b.Key)
+// ranks is how many ranks there are.
+const ranks = 4
+
+// byRank orders sorted elements by rank first.
+func byRank(els []Element) []Element {
+	var groups [ranks][]Element
+	for len(els) > 0 {
+		n := 1
+		for n < len(els) && els[n].Set == els[0].Set {
+			n++
+		}
+		r := rank(els[0].Set)
+		groups[r], els = append(groups[r], els[:n]...), els[n:]
 	}
-	return cmp.Or(cmp.Compare(rank(a.Set), rank(b.Set)), strings.Compare(a.Set, b.Set))
+	return slices.Concat(groups[:]...)
 }

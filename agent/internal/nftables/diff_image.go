@@ -15,17 +15,17 @@ import (
 // recall tells the slots of lists as the kernel has them.
 func (img *image) recall() func(pool, frontend) []netip.AddrPort {
 	slots := map[place]map[uint32]netip.AddrPort{}
-	for at, el := range img.elements {
-		if !strings.HasSuffix(at.set, endpointsSet) || len(at.key) < wordSize {
+	for _, el := range img.elements {
+		if !strings.HasSuffix(el.Set, endpointsSet) || len(el.Key) < wordSize {
 			continue
 		}
-		n := len(at.key) - wordSize
-		list := place{at.set, at.key[:n]}
+		n := len(el.Key) - wordSize
+		list := place{el.Set, el.Key[:n]}
 		if slots[list] == nil {
 			slots[list] = map[uint32]netip.AddrPort{}
 		}
 		if e, ok := endpointOf(el.Data); ok {
-			slots[list][binary.NativeEndian.Uint32([]byte(at.key[n:]))] = e
+			slots[list][binary.NativeEndian.Uint32([]byte(el.Key[n:]))] = e
 		}
 	}
 	return func(p pool, f frontend) []netip.AddrPort {
@@ -40,7 +40,7 @@ func (img *image) recall() func(pool, frontend) []netip.AddrPort {
 
 // diffImage compares what the kernel has with what it should have. usable is false when the table itself, a base chain or
 // a set is of another kind than ours, so that only a new table helps.
-func (e *edit) diffImage(l *language, has image, elements map[place]Element, want structure) (usable bool) {
+func (e *edit) diffImage(l *language, has image, elements []Element, want structure) (usable bool) {
 	ds := has.structureDifferences(l, want)
 	for _, d := range ds {
 		switch {
@@ -123,7 +123,7 @@ func (h heldChain) standsLike(at *hook) bool {
 }
 
 // differences lists, for people, what the kernel has otherwise than it should.
-func (img *image) differences(l *language, elements map[place]Element, want structure) []dataplane.Difference {
+func (img *image) differences(l *language, elements []Element, want structure) []dataplane.Difference {
 	table := "nftables " + l.ip + " " + tableName
 	if !img.exists {
 		return []dataplane.Difference{{Object: table, Problem: "missing"}}

@@ -1,7 +1,6 @@
 package nftables
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -81,14 +80,14 @@ func (st *state) move(now *fwd.Table, ids []fwd.ID, next *settings) edit {
 
 // sum is what several programs consist of.
 type sum struct {
-	elements map[place]Element
+	elements []Element // without the shared ones
+	own      structure
+	demands  []demand
 	// shared counts elements that other programs may have too.
-	shared  map[place]int
-	own     structure
-	demands []demand
+	shared map[place]int
 }
 
-func newSum() *sum { return &sum{elements: map[place]Element{}, shared: map[place]int{}} }
+func newSum() *sum { return &sum{shared: map[place]int{}} }
 
 func (s *sum) add(p program) {
 	s.own.chains = append(s.own.chains, p.own.chains...)
@@ -97,24 +96,21 @@ func (s *sum) add(p program) {
 	for _, el := range p.elements {
 		if shared(el.Set) {
 			s.shared[el.place()]++
-			continue
+		} else {
+			s.elements = append(s.elements, el)
 		}
-		s.elements[el.place()] = el
 	}
 }
 
 // settleShared counts on, and puts the shared elements that are there before and after where they belong.
 func (st *state) settleShared(before, after *sum) {
 	settle := func(at place) {
-		n := st.shared[at.set][at.key]
-		if n > 0 {
-			before.elements[at] = Element{Set: at.set, Key: at.key}
+		el := Element{Set: at.set, Key: at.key}
+		if st.shared[el.Set][el.Key] > 0 {
+			before.elements = append(before.elements, el)
 		}
-		if n += after.shared[at] - before.shared[at]; n > 0 {
-			after.elements[at] = Element{Set: at.set, Key: at.key}
-			st.shared[at.set][at.key] = n
-		} else {
-			delete(st.shared[at.set], at.key)
+		if st.countShared(el, after.shared[at]-before.shared[at]) {
+			after.elements = append(after.elements, el)
 		}
 	}
 	for at := range before.shared {
@@ -125,6 +121,18 @@ func (st *state) settleShared(before, after *sum) {
 			settle(at)
 		}
 	}
+}
+
+// countShared counts on, and reports whether anybody wants the element.
+func (st *state) countShared(el Element, by int) bool {
+	counts := st.shared[el.Set]
+	n := counts[el.Key] + by
+	if n <= 0 {
+		delete(counts, el.Key)
+		return false
+	}
+	counts[el.Key] = n
+	return true
 }
 
 // filtered are the Service ports whose elements depend on the node's addresses: those with source ranges.
@@ -232,21 +240,24 @@ func (st *state) claim(f frontend, c claim) {
 }
 
 // load makes the state what a table asks for. recall tells the slots that a list has already, by one of its frontends.
-func (st *state) load(now *fwd.Table, recall func(pool, frontend) []netip.AddrPort) *sum {
+func (st *state) load(now *fwd.Table, recall func(pool, frontend) []netip.AddrPort) {
 	for id, p := range now.Ports() {
 		if p.Family == st.settings.family {
 			st.ports[id] = held{lists: st.recalled(p, recall)}
 			st.take(id, now)
 		}
 	}
-	all := st.whole()
-	st.settleShared(newSum(), all)
-	for _, d := range all.demands {
-		st.census.count(d, 1)
+	for id, h := range st.ports {
+		p := st.plan(id, h)
+		st.census.count(p.demand, 1)
+		for _, el := range p.elements {
+			if shared(el.Set) {
+				st.countShared(el, 1)
+			}
+		}
 	}
 	st.needs = st.census.needs()
 	st.structure = st.settings.structure(st.needs)
-	return all
 }
 
 func (st *state) recalled(p *fwd.Port, recall func(pool, frontend) []netip.AddrPort) lists {
@@ -268,20 +279,24 @@ func (st *state) recalled(p *fwd.Port, recall func(pool, frontend) []netip.AddrP
 	return l
 }
 
-// whole is what all Service ports consist of.
-func (st *state) whole() *sum {
-	all := newSum()
-	for _, id := range slices.Sorted(maps.Keys(st.ports)) {
-		all.add(st.plan(id, st.ports[id]))
-	}
-	for at := range all.shared {
-		all.elements[at] = Element{Set: at.set, Key: at.key}
-	}
-	return all
-}
-
 // all is everything that the kernel should hold.
-func (st *state) all() (map[place]Element, structure) {
-	w := st.whole()
-	return w.elements, structure{append(w.own.sets, st.structure.sets...), append(w.own.chains, st.structure.chains...)}
+func (st *state) all() ([]Element, structure) {
+	elements := make([]Element, 0, 8*len(st.ports))
+	whole := structure{sets: slices.Clone(st.structure.sets), chains: slices.Clone(st.structure.chains)}
+	for id, h := range st.ports {
+		p := st.plan(id, h)
+		whole.sets = append(whole.sets, p.own.sets...)
+		whole.chains = append(whole.chains, p.own.chains...)
+		for _, el := range p.elements {
+			if !shared(el.Set) {
+				elements = append(elements, el)
+			}
+		}
+	}
+	for set, keys := range st.shared {
+		for key := range keys {
+			elements = append(elements, Element{Set: set, Key: key})
+		}
+	}
+	return elements, whole
 }

@@ -3,6 +3,7 @@ package nftables
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +25,7 @@ const (
 	markOutsideChain   = "mark-outside"
 	pickChain          = "pick"
 	translatedChain    = "translated"
-	masqueradeChain    = "masquerade"
+	masqueradeChain    = "hide-client"
 	refuseChain        = "refuse"
 )
 
@@ -44,8 +45,8 @@ type structure struct {
 // structure plans everything but elements, and what belongs to single Service ports.
 func (s *settings) structure(n needs) structure {
 	st := structure{sets: s.sets(n), chains: s.chains(n)}
-	slices.SortFunc(st.sets, func(a, b Set) int { return compare(a.Name, b.Name) })
-	slices.SortFunc(st.chains, func(a, b Chain) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(st.sets, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(st.chains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	return st
 }
 

@@ -4,13 +4,10 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/proto/fwd"
 )
-
-func compare(a, b string) int { return strings.Compare(a, b) }
 
 // lists is the endpoints of a Service port that the plan puts into slots, by list. The order is that of the slots.
 type lists struct{ cluster, local []netip.AddrPort }

@@ -3,21 +3,42 @@ package nftables
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// planText prints everything as nft does, which reads it as well.
-func (l *language) planText(elements map[place]Element, st structure) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "table %s %s {\n", l.ip, tableName)
+// WritePlan writes what the backend would program for a table, one family, as text that nft loads. Equal input gives equal
+// text. Only the "update" of a set of clients is not as nft would print it: its time-out is in seconds.
+func WritePlan(w io.Writer, c Config, f fwd.Family, t *fwd.Table) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	st := newState(newSettings(c, f, t))
+	st.load(t, func(pool, frontend) []netip.AddrPort { return nil })
+	elements, whole := st.all()
+	if _, err := io.WriteString(w, st.settings.planText(elements, whole)); err != nil {
+		return fmt.Errorf("write plan: %w", err)
+	}
+	return nil
+}
+
+func (l *language) planText(elements []Element, st structure) string {
 	bySet := map[string][]Element{}
 	for _, e := range elements {
 		bySet[e.Set] = append(bySet[e.Set], e)
 	}
-	slices.SortFunc(st.sets, func(a, b Set) int { return compare(a.Name, b.Name) })
-	slices.SortFunc(st.chains, func(a, b Chain) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(st.sets, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(st.chains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
+	var b strings.Builder
+	fmt.Fprintf(&b, "table %s %s {\n", l.ip, tableName)
+	// nft wants chains to be there before others lead to them.
+	for _, c := range st.chains {
+		fmt.Fprintf(&b, "\tchain %s {\n\t}\n", c.Name)
+	}
 	for _, s := range st.sets {
 		l.writeSet(&b, s, bySet[s.Name])
 	}
@@ -47,7 +68,8 @@ func (l *language) writeSet(b *strings.Builder, s Set, elements []Element) {
 	if s.Clients {
 		fmt.Fprintf(b, "\t\tsize %d\n\t\tflags dynamic,timeout\n", clientsSize)
 	}
-	slices.SortFunc(elements, func(a, b Element) int { return compare(a.Key, b.Key) })
+	slices.SortFunc(elements, Element.compare)
+	elements = slices.CompactFunc(elements, func(a, b Element) bool { return a.Key == b.Key })
 	for i, e := range elements {
 		lead, end := "\t\t\t", ",\n"
 		if i == 0 {

@@ -17,7 +17,7 @@ type image struct {
 	flags    uint32
 	sets     map[string]setDefinition
 	chains   map[string]heldChain
-	elements map[place]Element
+	elements []Element
 }
 
 // heldChain is a chain as the kernel has it. rules is nil for those that this version does not understand.
@@ -35,7 +35,7 @@ const reads = 20
 func read(k kernel, l *language) (image, error) {
 	var errs error
 	for range reads {
-		img := image{sets: map[string]setDefinition{}, chains: map[string]heldChain{}, elements: map[place]Element{}}
+		img := image{sets: map[string]setDefinition{}, chains: map[string]heldChain{}}
 		err := img.read(k, l)
 		switch {
 		case err == nil:
@@ -68,7 +68,7 @@ func (img *image) read(k kernel, l *language) error {
 		if d.flags&unix.NFT_SET_EVAL != 0 {
 			continue
 		}
-		err := elements(k, l, set, func(e Element) { img.elements[e.place()] = e })
+		err := elements(k, l, set, func(e Element) { img.elements = append(img.elements, e) })
 		if err != nil {
 			return err
 		}

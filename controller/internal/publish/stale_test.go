@@ -31,6 +31,7 @@ func (f *frozen) Pods(*corev1.Service) []*corev1.Pod { return f.pods }
 func (f *frozen) Slices(types.NamespacedName) []*discoveryv1.EndpointSlice {
 	return slices.Clone(f.slices)
 }
+
 func (f *frozen) Endpoints(types.NamespacedName) (*corev1.Endpoints, bool) {
 	return f.object, f.object != nil
 }

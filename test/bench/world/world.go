@@ -96,7 +96,7 @@ func (w World) Extra(i int) netip.AddrPort {
 func (w World) Service(i int) *corev1.Service {
 	single, ip := corev1.IPFamilyPolicySingleStack, w.VirtualIP(i).Addr().String()
 	return &corev1.Service{
-		ObjectMeta: w.meta(i, serviceName(i)),
+		ObjectMeta: meta(i, serviceName(i)),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip},
 			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, IPFamilyPolicy: &single,
@@ -108,11 +108,11 @@ func (w World) Service(i int) *corev1.Service {
 
 // Slice is the EndpointSlice of Service i, with or without its extra endpoint.
 func (w World) Slice(i int, extra bool) *discoveryv1.EndpointSlice {
-	name, protocol, port, node, yes, no := portName, corev1.ProtocolTCP, int32(EndpointPort), "node-2", true, false
+	port, protocol, number, node, yes, no := portName, corev1.ProtocolTCP, int32(EndpointPort), "node-2", true, false
 	s := &discoveryv1.EndpointSlice{
-		ObjectMeta:  w.meta(i, serviceName(i)+"-slice"),
+		ObjectMeta:  meta(i, serviceName(i)+"-slice"),
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: &name, Protocol: &protocol, Port: &port}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &port, Protocol: &protocol, Port: &number}},
 	}
 	s.Labels = map[string]string{discoveryv1.LabelServiceName: serviceName(i)}
 	for _, a := range w.endpoints(i, extra) {
@@ -139,10 +139,10 @@ func (w World) Rows() (common, node []fwd.Row) {
 	common = append(common, fwd.EncodeCluster(fwd.ClusterFacts{ServiceCIDRs: []netip.Prefix{ServiceCIDR()}}))
 	for i := range w.Services {
 		common = append(common, fwd.EncodePort(fwd.ServicePort{
-			PortName: name(i), ClusterIP: w.VirtualIP(i).Addr(), Port: ServicePort, Usable: true,
+			PortName: portOf(i), ClusterIP: w.VirtualIP(i).Addr(), Port: ServicePort, Usable: true,
 		}))
 		for _, a := range w.EndpointsOf(i) {
-			common = append(common, fwd.EncodeBackend(name(i).ID(), fwd.Backend{Addr: a}))
+			common = append(common, fwd.EncodeBackend(portOf(i).ID(), fwd.Backend{Addr: a}))
 		}
 	}
 	facts := fwd.NodeFacts{PodCIDRs: []netip.Prefix{PodCIDR()}, Addresses: []netip.Addr{NodeAddress()}}
@@ -151,7 +151,7 @@ func (w World) Rows() (common, node []fwd.Row) {
 
 // ExtraRow is the row of the extra endpoint of Service i.
 func (w World) ExtraRow(i int) fwd.Row {
-	return fwd.EncodeBackend(name(i).ID(), fwd.Backend{Addr: w.Extra(i)})
+	return fwd.EncodeBackend(portOf(i).ID(), fwd.Backend{Addr: w.Extra(i)})
 }
 
 // Sample gives n Services spread over the world, without duplicates: fewer if there are not as many.
@@ -172,13 +172,13 @@ func (w World) endpoints(i int, extra bool) []netip.AddrPort {
 	return all
 }
 
-func (w World) meta(i int, name string) metav1.ObjectMeta {
+func meta(i int, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))}
 }
 
 func serviceName(i int) string { return fmt.Sprintf("service-%06d", i) }
 
-func name(i int) fwd.PortName {
+func portOf(i int) fwd.PortName {
 	return fwd.PortName{Family: fwd.IPv4, Namespace: namespace, Name: serviceName(i), Port: portName, Protocol: fwd.TCP}
 }
 

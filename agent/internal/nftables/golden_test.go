@@ -1,0 +1,67 @@
+package nftables
+
+import (
+	"bytes"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent/dataplane/trace"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestGolden compares the plan of each trace with its golden file, and what the host's own nft makes of that file with what
+// we would send to the kernel: the text says what is programmed.
+func TestGolden(t *testing.T) {
+	for _, file := range loadTraces(t) {
+		t.Run(file.Name+"/"+file.Family.String(), func(t *testing.T) {
+			t.Parallel()
+			var plan bytes.Buffer
+			if err := WritePlan(&plan, configFor(file.Options), file.Family, file.Table); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", file.Name+"."+file.Family.String()+".golden")
+			if *update {
+				if err := os.WriteFile(golden, plan.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatalf("%v: go test -update writes it", err)
+			}
+			if !bytes.Equal(plan.Bytes(), want) {
+				t.Errorf("the plan differs from %s; go test -update accepts it:\n%s", golden, plan.Bytes())
+			}
+			loadsAs(t, string(want), file)
+		})
+	}
+}
+
+func loadsAs(t *testing.T, text string, file trace.File) {
+	t.Helper()
+	n := newNode(t)
+	if err := n.nft(text)(); err != nil {
+		t.Fatal(err)
+	}
+	st := newState(newSettings(configFor(file.Options), file.Family, file.Table))
+	st.load(file.Table, func(pool, frontend) []netip.AddrPort { return nil })
+	elements, whole := st.all()
+	err := n.Do(func() error {
+		s, err := openSocket()
+		if err != nil {
+			return err
+		}
+		has, err := read(s, st.settings.language)
+		for _, d := range has.differences(st.settings.language, elements, whole) {
+			t.Errorf("nft understands the text in another way: %v", d)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

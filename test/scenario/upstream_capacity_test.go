@@ -1,0 +1,5 @@
+package scenario
+
+import "testing"
+
+func testOverCapacity(t *testing.T, c *clusters) { t.Helper() }
