@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"context"
 	"testing"
 
 	core "k8s.io/api/core/v1"
 
+	"github.com/fairlead/fairlead/test/cluster"
 	"github.com/fairlead/fairlead/test/workload"
 )
 
@@ -73,6 +75,7 @@ func TestE2EInternalTrafficPolicyLocal(t *testing.T) {
 // TestE2ENoEndpoints refuses at once, whatever the policy.
 func TestE2ENoEndpoints(t *testing.T) {
 	third := bed.Cluster.Nodes[2]
+	withoutRedirects(t, third)
 	for i, policy := range []core.ServiceExternalTrafficPolicy{core.ServiceExternalTrafficPolicyCluster, core.ServiceExternalTrafficPolicyLocal} {
 		t.Run(string(policy), func(t *testing.T) {
 			balancer, external := externals(byte(30+2*i)), externals(byte(31+2*i))
@@ -99,6 +102,21 @@ func TestE2ENoEndpoints(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutRedirects lets a node send no ICMP redirects until the test ends. Packets for virtual IPs come in where its
+// default route leads out, so it would; and each redirect sets the clock back by which the kernel grants one refusal a
+// second (ip_rt_send_redirect and inet_peer_xrlim_allow share inet_peer.rate_last), so that none would follow a first few.
+func withoutRedirects(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	write := func(ctx context.Context, value string) {
+		const files = "/proc/sys/net/ipv4/conf/all/send_redirects /proc/sys/net/ipv4/conf/eth0/send_redirects"
+		if _, err := n.Run(ctx, "sh", "-c", "echo "+value+" | tee "+files); err != nil {
+			t.Error(err)
+		}
+	}
+	write(t.Context(), "0")
+	t.Cleanup(func() { write(context.WithoutCancel(t.Context()), "1") })
 }
 
 // TestE2ESourceRanges lets the third node's Pods alone use the load-balancer IPs; other addresses are for everybody.

@@ -14,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/fairlead/fairlead/test/scenario/apiserver"
 )
 
 const (
@@ -43,7 +41,8 @@ func (c *clusters) agree(t *testing.T) {
 		case <-c.manager.Done():
 			t.Fatal(c.manager.Ended())
 		case <-deadline.C:
-			t.Fatalf("round %d: the clusters differ for %v (- upstream's, + ours):\n%s", c.round, patience, difference(theirs, ours))
+			t.Fatalf("round %d: the clusters differ for %v (- upstream's, + ours):\n%s\nafter these steps:\n%s",
+				c.round, patience, difference(theirs, ours), strings.Join(c.steps, "\n"))
 		case <-nudge.C:
 			c.nudge(t)
 			continue
@@ -63,7 +62,7 @@ func (c *clusters) agree(t *testing.T) {
 // changes, or after an error only seconds or minutes later. Ours gets no such help.
 func (c *clusters) nudge(t *testing.T) {
 	t.Helper()
-	list, err := c.upstream.Client.CoreV1().Services(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	list, err := c.upstream.client.CoreV1().Services(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +71,7 @@ func (c *clusters) nudge(t *testing.T) {
 		if len(s.Spec.Selector) == 0 {
 			continue
 		}
-		if _, err := c.upstream.Client.CoreV1().Services(s.Namespace).Patch(t.Context(), s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := c.upstream.client.CoreV1().Services(s.Namespace).Patch(t.Context(), s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,7 +152,7 @@ func (c *clusters) collect(t *testing.T) {
 	})
 }
 
-// published are all slices and Endpoints of a cluster, but those of the API server itself.
+// publishedObjects are all slices and Endpoints of a cluster, but those of the API server itself.
 type publishedObjects struct {
 	slices  []discoveryv1.EndpointSlice
 	objects []corev1.Endpoints
@@ -181,9 +180,9 @@ func (p *publishedObjects) isOrphan(s *discoveryv1.EndpointSlice) bool {
 	return len(s.OwnerReferences) > 0 && !slices.ContainsFunc(s.OwnerReferences, func(r metav1.OwnerReference) bool { return p.owners[r.UID] })
 }
 
-func (c *clusters) describe(t *testing.T, api *apiserver.Server) string {
+func (c *clusters) describe(t *testing.T, of *cluster) string {
 	t.Helper()
-	found, err := snapshot(t.Context(), api.Client)
+	found, err := snapshot(t.Context(), of.client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func describeGroup(s *discoveryv1.EndpointSlice) string {
 		ports = append(ports, fmt.Sprintf("%s/%s/%s/%s", optional(p.Name), optional(p.Port), optional(p.Protocol), optional(p.AppProtocol)))
 	}
 	slices.Sort(ports)
-	return fmt.Sprintf("%s slices %s generate=%q owners=%v %s ports=%v", s.Namespace, describeMeta(s.ObjectMeta), s.GenerateName, owners, s.AddressType, ports)
+	return fmt.Sprintf("%s slices %s owners=%v %s ports=%v", s.Namespace, describeMeta(s.ObjectMeta), owners, s.AddressType, ports)
 }
 
 // describeMeta leaves out what differs on purpose: see upstreamDifferences.

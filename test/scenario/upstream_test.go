@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	controllerapp "github.com/fairlead/fairlead/controller/app"
 	"github.com/fairlead/fairlead/test/scenario/apiserver"
@@ -59,7 +60,7 @@ func TestUpstream(t *testing.T) {
 
 // clusters are two that are given the same objects.
 type clusters struct {
-	upstream, ours *apiserver.Server
+	upstream, ours *cluster
 	manager        *child.Child
 	controller     *controller
 	bed            *bed
@@ -69,13 +70,22 @@ type clusters struct {
 	worlds   []*world
 	nodes    *nodeWorld
 	features features
+	// steps are those of this round, for error messages.
+	steps []string
+}
+
+// cluster is one of them.
+type cluster struct {
+	*apiserver.Server
+	// client is an administrator's that ignores the API server's warnings: that Endpoints are deprecated, all the time.
+	client kubernetes.Interface
 }
 
 // newClusters starts two API servers, each at an address of its own.
 func newClusters(t *testing.T) *clusters {
 	t.Helper()
 	c := &clusters{nodes: newNodeWorld(), features: features{}}
-	for i, server := range []**apiserver.Server{&c.upstream, &c.ours} {
+	for i, server := range []**cluster{&c.upstream, &c.ours} {
 		address := netip.AddrFrom4([4]byte{10, 200, 0, byte(10 + i)})
 		if err := ip("addr", "add", address.String()+"/32", "dev", hubLink); err != nil {
 			t.Fatal(err)
@@ -88,9 +98,15 @@ func newClusters(t *testing.T) *clusters {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = api.Close() })
-		*server = api
+		quiet := rest.CopyConfig(api.REST)
+		quiet.WarningHandler = rest.NoWarnings{}
+		client, err := kubernetes.NewForConfig(quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*server = &cluster{Server: api, client: client}
 	}
-	c.bed = &bed{owner: t, api: c.ours}
+	c.bed = &bed{owner: t, api: c.ours.Server}
 	c.bed.grant(t)
 	return c
 }
@@ -131,8 +147,8 @@ func (c *clusters) stop(t *testing.T) {
 func (c *clusters) both(t *testing.T, do func(context.Context, kubernetes.Interface) error) error {
 	t.Helper()
 	theirs := make(chan error, 1)
-	go func() { theirs <- do(t.Context(), c.upstream.Client) }()
-	ourErr := do(t.Context(), c.ours.Client)
+	go func() { theirs <- do(t.Context(), c.upstream.client) }()
+	ourErr := do(t.Context(), c.ours.client)
 	theirErr := <-theirs
 	if (ourErr == nil) != (theirErr == nil) {
 		t.Fatalf("one API server refuses: upstream's says %v, ours %v", theirErr, ourErr)
@@ -163,6 +179,7 @@ func createNamespace(ctx context.Context, client kubernetes.Interface, name stri
 // batch takes the steps of one round in all namespaces.
 func (c *clusters) batch(t *testing.T, rng *rand.Rand) {
 	t.Helper()
+	c.steps = nil
 	// Nodes change in rounds of their own: a Service that is about to lose its selector would otherwise keep endpoints as
 	// they were before or after, by chance.
 	if c.round%4 == 3 {
@@ -184,7 +201,7 @@ func (c *clusters) batch(t *testing.T, rng *rand.Rand) {
 func (c *clusters) take(t *testing.T, where string, s step) {
 	t.Helper()
 	err := c.both(t, s.do)
-	t.Logf("round %d %s: %s (%v)", c.round, where, s.what, err)
+	c.steps = append(c.steps, fmt.Sprintf("%s: %s (%v)", where, s.what, err))
 	if err != nil && !s.mayFail {
 		t.Fatalf("%s: %s: %v", where, s.what, err)
 	}

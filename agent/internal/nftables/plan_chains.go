@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/proto/fwd"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -118,7 +120,7 @@ func (s *settings) chains(n needs) []Chain {
 		{postroutingChain, &hook{"postrouting", unix.NF_INET_POST_ROUTING, prioritySNAT}, s.postrouting()},
 		{Name: servicesChain, Rules: s.services(n)},
 		{Name: internalChain, Rules: s.internal()},
-		{Name: refuseChain, Rules: []Rule{rule(s.overTCP(), rejectReset()), rule(s.rejectUnreachable())}},
+		{Name: refuseChain, Rules: []Rule{rule(s.over(fwd.TCP), rejectReset()), rule(s.rejectUnreachable())}},
 		{Name: translatedChain, Rules: append(s.learn(n),
 			rule(in(hairpinSet, s.saddr, s.daddr), goTo(masqueradeChain)),
 			rule(marked(s.mark), goTo(masqueradeChain)))},
@@ -236,7 +238,9 @@ func (s *settings) learn(n needs) []Rule {
 	var rules []Rule
 	for _, p := range []pool{addressPool, nodePortPool} {
 		if n.affinity[p] || n.affinity[p.local()] {
-			rules = append(rules, rule(vmap(p.prefix()+learnMap, s.originalFrontend(p)...)))
+			for _, protocol := range fwd.Protocols() {
+				rules = append(rules, rule(s.over(protocol), vmap(p.prefix()+learnMap, s.originalFrontend(p)...)))
+			}
 		}
 	}
 	return rules

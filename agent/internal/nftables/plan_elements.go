@@ -203,7 +203,9 @@ func (w *portPlan) affinity() structure {
 		st.sets = append(st.sets,
 			Set{Name: clients, Key: []field{w.saddr}, Data: w.endpoint(), Clients: true},
 			Set{Name: members, Key: w.endpoint()})
-		st.chains = append(st.chains, Chain{Name: w.name(l.local, affinityChain), Rules: []Rule{rule(w.dnat(clients, w.saddr))}})
+		st.chains = append(st.chains, Chain{Name: w.name(l.local, affinityChain), Rules: []Rule{
+			rule(w.over(w.port.Protocol), w.dnat(clients, w.saddr)),
+		}})
 		timeout := time.Duration(w.port.AffinitySeconds) * time.Second
 		learn.Rules = append(learn.Rules, rule(in(members, w.endpoint()...), w.update(clients, timeout)))
 		for _, e := range l.list {

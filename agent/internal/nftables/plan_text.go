@@ -37,22 +37,32 @@ func (l *language) planText(elements []Element, st structure) string {
 	fmt.Fprintf(&b, "table %s %s {\n", l.ip, tableName)
 	// nft wants chains to be there before others lead to them.
 	for _, c := range st.chains {
-		fmt.Fprintf(&b, "\tchain %s {\n\t}\n", c.Name)
+		c.Rules = nil
+		c.write(&b)
 	}
 	for _, s := range st.sets {
 		l.writeSet(&b, s, bySet[s.Name])
 	}
 	for _, c := range st.chains {
-		fmt.Fprintf(&b, "\tchain %s {\n", c.Name)
-		if c.Hook != nil {
-			fmt.Fprintf(&b, "\t\ttype nat hook %s priority %d; policy accept;\n", c.Hook.name, c.Hook.priority)
-		}
-		for _, r := range c.Rules {
-			b.WriteString("\t\t" + r.Text + "\n")
-		}
-		b.WriteString("\t}\n")
+		c.write(&b)
 	}
 	b.WriteString("}\n")
+	return b.String()
+}
+
+func (c Chain) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\tchain %s {\n", c.Name)
+	if c.Hook != nil {
+		fmt.Fprintf(b, "\t\ttype nat hook %s priority %d; policy accept;\n", c.Hook.name, c.Hook.priority)
+	}
+	b.WriteString(indent(c.rulesText()) + "\t}\n")
+}
+
+func indent(lines string) string {
+	var b strings.Builder
+	for line := range strings.Lines(lines) {
+		b.WriteString("\t\t" + line)
+	}
 	return b.String()
 }
 

@@ -185,24 +185,30 @@ func (l *language) dnat(from string, key ...field) part {
 
 // update remembers the packet's destination by its source, or renews what is remembered.
 func (l *language) update(set string, timeout time.Duration) part {
-	words := l.saddr.words()
+	const data = 4 // the second of the large registers, where nft puts it too
 	exprs := l.saddr.load(register(0))
-	exprs = append(exprs, l.daddr.load(register(words))...)
-	exprs = append(exprs, l.dport.load(register(2*words))...)
+	exprs = append(exprs, l.daddr.load(register(data))...)
+	exprs = append(exprs, l.dport.load(register(data+l.daddr.words()))...)
 	text := fmt.Sprintf("update @%s { %s timeout %ds : %s . %s }", set, l.saddr.text, int(timeout.Seconds()), l.daddr.text, l.dport.text)
 	return part{text, append(exprs, &expr.Dynset{
-		SrcRegKey: register(0), SrcRegData: register(words), SetName: set, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: timeout,
+		SrcRegKey: register(0), SrcRegData: register(data), SetName: set, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: timeout,
 	})}
 }
 
-// within matches an address field by a prefix.
+// within matches an address field by a prefix. Prefixes of whole bytes are compared without a mask, as nft does.
 func within(f field, p netip.Prefix) part {
-	r := register(0)
-	exprs, text := f.load(r), p.Addr().String()
-	if !p.IsSingleIP() {
-		exprs, text = masked(f, p.Bits()).load(r), p.String()
+	r, want := register(0), p.Addr().AsSlice()
+	exprs, text := f.load(r), p.String()
+	switch load, ok := exprs[0].(*expr.Payload); {
+	case p.IsSingleIP():
+		text = p.Addr().String()
+	case ok && p.Bits() > 0 && p.Bits()%8 == 0:
+		load.Len = uint32(p.Bits() / 8)
+		want = want[:load.Len]
+	default:
+		exprs = masked(f, p.Bits()).load(r)
 	}
-	return part{f.text + " " + text, append(exprs, &expr.Cmp{Op: expr.CmpOpEq, Register: r, Data: p.Addr().AsSlice()})}
+	return part{f.text + " " + text, append(exprs, &expr.Cmp{Op: expr.CmpOpEq, Register: r, Data: want})}
 }
 
 // typeLocal matches addresses of the node: "saddr" or "daddr".
@@ -227,10 +233,10 @@ func from(device string) part {
 	}}
 }
 
-// overTCP matches by protocol.
-func (l *language) overTCP() part {
-	return part{"meta l4proto tcp", append(l.protocol.load(register(0)),
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: []byte{unix.IPPROTO_TCP}})}
+// over matches by protocol. nft wants it in front of anything that depends on ports.
+func (l *language) over(p fwd.Protocol) part {
+	return part{"meta l4proto " + strings.ToLower(p.String()), append(l.protocol.load(register(0)),
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: []byte{p.IANA()}})}
 }
 
 // translated matches connections whose destination was translated, by whomever.

@@ -204,9 +204,15 @@ func setAnnotation(e *corev1.Endpoints, name, value string, there bool) {
 	}
 }
 
-// isForeign reports Endpoints objects that are no Service's: those of the API server itself, and the leader election
-// records of old clients. They are never written, deleted or mirrored.
+// isForeign reports Endpoints objects that are no Service's: the API server's own, and the leader election records of old
+// clients. They are never deleted or mirrored. A Service with a selector and the name of a record gets its endpoints all
+// the same, as upstream has it; the object is ours from then on.
 func isForeign(e *corev1.Endpoints) bool {
 	_, elected := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
-	return elected || e.Namespace == corev1.NamespaceDefault && e.Name == "kubernetes"
+	return isServers(e) || elected && e.Labels[LabelEndpointsManagedBy] != ObjectController
+}
+
+// isServers reports the object that the API server writes itself.
+func isServers(e *corev1.Endpoints) bool {
+	return e.Namespace == corev1.NamespaceDefault && e.Name == "kubernetes"
 }

@@ -15,6 +15,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -105,6 +107,18 @@ func (s *Site) Masquerade(ctx context.Context) error {
 	return s.node.run(ctx, []string{
 		"iptables-nft", "-t", "nat", "-A", "POSTROUTING", "-s", world.PodCIDR().String(), "!", "-d", "10.0.0.0/8", "-j", "MASQUERADE",
 	})
+}
+
+// Time runs a command on the node and returns how long it took.
+func (s *Site) Time(ctx context.Context, argv []string, stdin string) (took time.Duration, err error) {
+	err = s.node.do(func() error {
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		cmd.Stdin = strings.NewReader(stdin)
+		began := time.Now()
+		defer func() { took = time.Since(began) }()
+		return run(cmd)
+	})
+	return took, err
 }
 
 // Enter is the beginning of a command line that runs the rest of it on the node.
