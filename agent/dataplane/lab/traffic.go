@@ -106,11 +106,10 @@ type Answer struct {
 	Refused bool
 }
 
-// Patience with an answer that should come, and with one that should not. The first is below the second after which a
-// TCP client sends again, so that a lost packet is not made good unseen. Answers in a lab take less than a millisecond on
-// an idle machine.
+// Patience with an answer that should come, and with one that should not. Answers in a lab take less than a millisecond on
+// an idle machine; the first bound is for machines that are not.
 const (
-	patience = 900 * time.Millisecond
+	patience = 10 * time.Second
 	silence  = 300 * time.Millisecond
 )
 

@@ -59,11 +59,16 @@ func sendAll(t *testing.T, l *lab.Lab, flavor Flavor, file trace.File) {
 	d := backendIn(t, l, config)
 	sync(t, d, everything(file.Table))
 	var wg stdsync.WaitGroup
+	slots := make(chan struct{}, 8) // more at once only wait for one another
 	for _, c := range file.Cases {
 		if c.Protocol == fwd.SCTP {
 			continue // walked over the plan by TestWalk
 		}
-		wg.Go(func() { send(t, l, file, c) })
+		slots <- struct{}{}
+		wg.Go(func() {
+			send(t, l, file, c)
+			<-slots
+		})
 	}
 	wg.Wait()
 	if err := d.Cleanup(context.Background()); err != nil {
