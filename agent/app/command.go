@@ -121,6 +121,9 @@ func (c Command) plan(args []string) error {
 	if err := rules.validate(); err != nil {
 		return err
 	}
+	if rules.Mode == modeAuto {
+		return errors.New("plan: --mode auto: depends on a kernel: name iptables or nftables")
+	}
 	table, err := c.readTable(*file)
 	if err != nil {
 		return fmt.Errorf("plan -f %s: %w", *file, err)
@@ -183,11 +186,7 @@ func (c Command) cleanup(ctx context.Context, args []string) error {
 	if err := checkPrivileges(); err != nil {
 		return err
 	}
-	backend, err := cfg.Rules.open(ctx, false, logger)
-	if err != nil {
-		return fmt.Errorf("cleanup: %w", err)
-	}
-	if err := backend.Cleanup(ctx); err != nil {
+	if err := cleanAll(ctx, logger); err != nil {
 		return fmt.Errorf("cleanup: %w", err)
 	}
 	return nil

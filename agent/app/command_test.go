@@ -38,8 +38,8 @@ func TestBadCommandLines(t *testing.T) {
 		good + "--insecure=maybe":                                                      "--insecure",
 		good + "--node-name=Node_1":                                                    `--node-name "Node_1"`,
 		good + "--node-name=":                                                          `--node-name ""`,
-		good + "--mode=ipvs":                                                           `--mode "ipvs": this version has iptables`,
-		good + "--mode=userspace":                                                      `--mode "userspace": this version has iptables`,
+		good + "--mode=ipvs":                                                           `--mode "ipvs": this version has iptables, nftables, auto`,
+		good + "--mode=userspace":                                                      `--mode "userspace": this version has iptables, nftables, auto`,
 		good + "--iptables-flavor=old":                                                 `--iptables-flavor "old": want nft or legacy`,
 		good + "--detect-local-mode=Guess":                                             `--detect-local-mode "Guess": want ClusterCIDR`,
 		good + "--detect-local-mode=ClusterCIDR":                                       "--detect-local-mode ClusterCIDR: needs --cluster-cidr",
@@ -66,7 +66,7 @@ func TestBadCommandLines(t *testing.T) {
 		"plan":                                                                         "plan: -f is missing",
 		"plan -f /nonexistent":                                                         "plan -f /nonexistent: open /nonexistent",
 		"plan -f - --family=IPv5":                                                      `--family "IPv5": want IPv4 or IPv6`,
-		"plan -f - --mode=nftables":                                                    `--mode "nftables": this version has iptables`,
+		"plan -f - --mode=auto":                                                        "--mode auto: depends on a kernel: name iptables or nftables",
 		"cleanup --all":                                                                "unknown flag: --all",
 		"cleanup --log-level=loud":                                                     `--log-level "loud"`,
 	} {
@@ -188,11 +188,10 @@ func TestPortInUse(t *testing.T) {
 // TestNoIPTables says what to install.
 func TestNoIPTables(t *testing.T) {
 	t.Setenv("PATH", "")
-	for _, args := range []string{"--insecure --controller=192.0.2.1:1 --healthz-bind-address= --metrics-bind-address=", "cleanup"} {
-		code, _, stderr := command(t, "", strings.Fields(args)...)
-		if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "install the package iptables") {
-			t.Errorf("%s: %d %q", args, code, stderr)
-		}
+	args := "--mode=iptables --insecure --controller=192.0.2.1:1 --healthz-bind-address= --metrics-bind-address="
+	code, _, stderr := command(t, "", strings.Fields(args)...)
+	if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "install the package iptables") {
+		t.Errorf("%s: %d %q", args, code, stderr)
 	}
 }
 

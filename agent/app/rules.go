@@ -1,19 +1,13 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 
-	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/agent/internal/hostinfo"
-	"github.com/fairlead/fairlead/agent/internal/iptables"
-	"github.com/fairlead/fairlead/proto/fwd"
 )
 
 // Rules is how the kernel is made to forward: what a running agent and the command plan have in common.
@@ -33,11 +27,6 @@ type Rules struct {
 	// NodePortAddresses are prefixes of local addresses that take node ports, or "primary" alone; none is all.
 	NodePortAddresses []string
 }
-
-// The modes that this version has.
-const modeIPTables = "iptables"
-
-func modeNames() []string { return []string{modeIPTables} }
 
 func defaultRules() Rules { return Rules{Mode: modeIPTables, MasqueradeBit: 14} }
 
@@ -70,45 +59,8 @@ func (r Rules) validate() error {
 	}
 	check(slices.Contains([]string{"", "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"}, r.DetectLocalMode),
 		"--detect-local-mode %q: want ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix", r.DetectLocalMode)
-	if len(errs) == 0 { // what only the backend knows
-		errs = append(errs, r.iptables().Validate())
+	if len(errs) == 0 {
+		errs = append(errs, r.validateModes())
 	}
 	return errors.Join(errs...)
-}
-
-// iptables is the backend's view of the rules.
-func (r Rules) iptables() iptables.Config {
-	c := iptables.Defaults()
-	c.Flavor = iptables.Flavor(r.IPTablesFlavor)
-	c.MasqueradeAll, c.MasqueradeBit = r.MasqueradeAll, r.MasqueradeBit
-	c.ClusterCIDRs = r.ClusterCIDRs
-	c.DetectLocal = iptables.LocalMode(r.DetectLocalMode)
-	if r.DetectLocalMode == "" && len(r.ClusterCIDRs) > 0 {
-		c.DetectLocal = iptables.LocalClusterCIDR
-	}
-	c.Interface = r.PodBridgeInterface + r.PodInterfaceNamePrefix // validate lets one of them through
-	for _, s := range r.NodePortAddresses {
-		if s == "primary" {
-			c.NodePortPrimary = true
-		} else if p, err := netip.ParsePrefix(s); err == nil { // validate has seen all of them
-			c.NodePortAddresses = append(c.NodePortAddresses, p.Masked())
-		}
-	}
-	return c
-}
-
-// open finds the backend in this host. It changes nothing.
-func (r Rules) open(ctx context.Context, keepInvalid bool, logger *slog.Logger) (dataplane.Interface, error) {
-	c := r.iptables()
-	c.Logger, c.KeepInvalid = logger, keepInvalid
-	backend, err := iptables.New(ctx, c)
-	if err != nil {
-		return nil, fmt.Errorf("--mode %s: %w", r.Mode, err)
-	}
-	return backend, nil
-}
-
-// writePlan prints what the backend would program.
-func (r Rules) writePlan(w io.Writer, f fwd.Family, t *fwd.Table) error {
-	return iptables.WritePlan(w, r.iptables(), f, t) //nolint:wrapcheck // the command names itself
 }

@@ -122,7 +122,7 @@ func (a agent) openHost(ctx context.Context) (host, error) {
 	if err != nil {
 		return host{}, err
 	}
-	backend, err := cfg.Rules.open(ctx, liberal || cfg.Conntrack.TCPBeLiberal, cfg.Logger)
+	backend, err := cfg.Rules.open(ctx, hostFacts{liberal || cfg.Conntrack.TCPBeLiberal, cfg.Logger})
 	if err != nil {
 		return host{}, err
 	}
