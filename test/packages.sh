@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the tests, the demo and the test cluster run: what drives a kernel's forwarding, what a
-# node needs to run containers, and the C compiler of the race detector. Asks for what a package brings rather than for the
-# package itself: a machine with containerd.io of another source keeps it. Does nothing, quickly, when all is there. No
-# service that a package starts is used, so a machine without systemd serves as well.
+# Installs the Debian packages that the tests, the demo and the test cluster run: what drives a kernel's forwarding, a
+# kernel that runs as a process and has IPVS, what a node needs to run containers, and the C compiler of the race detector.
+# Asks for what a package brings rather than for the package itself: a machine with containerd.io of another source keeps
+# it. Does nothing, quickly, when all is there. No service that a package starts is used, so a machine without systemd
+# serves as well.
 set -euo pipefail
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -15,6 +16,8 @@ wanted() {
 		ipset                        ipset
 		ip                           iproute2
 		conntrack                    conntrack
+		ipvsadm                      ipvsadm
+		linux.uml                    user-mode-linux
 		modprobe                     kmod
 		sysctl                       procps
 		nsenter                      util-linux

@@ -40,6 +40,9 @@ type Config struct {
 
 	// Endpoints is EndpointsWrite or EndpointsRead.
 	Endpoints string
+	// NodeOutageShare is how many of the Nodes (0 to 1) may be unreachable before their Pods' unreadiness, which nobody but
+	// the node lifecycle controller asserts, is held back; 1 never does.
+	NodeOutageShare float64
 	// MaxEndpointsPerSlice is 1 to 1000.
 	MaxEndpointsPerSlice int
 	// PublishWorkers is how many writes are under way at once.
@@ -81,7 +84,7 @@ type Addresses struct{ GRPC, HTTP net.Addr }
 func Defaults() Config {
 	return Config{
 		GRPCAddress: ":7443", HTTPAddress: ":7480",
-		Endpoints: EndpointsWrite, MaxEndpointsPerSlice: 100, PublishWorkers: 16, KubeAPIQPS: 1000, KubeAPIBurst: 2000,
+		Endpoints: EndpointsWrite, NodeOutageShare: 0.5, MaxEndpointsPerSlice: 100, PublishWorkers: 16, KubeAPIQPS: 1000, KubeAPIBurst: 2000,
 		HeartbeatInterval: 10 * time.Second,
 		LeaseNamespace:    "fairlead-system", LeaseName: "fairlead-controller",
 		LeaseDuration: 15 * time.Second, LeaseRenew: 10 * time.Second, LeaseRetry: 2 * time.Second,
@@ -103,6 +106,7 @@ func (c Config) Validate() error {
 	check(addressIsValid(c.HTTPAddress), "--http-address %q: want HOST:PORT or :PORT", c.HTTPAddress)
 	check(c.GRPCAddress != c.HTTPAddress || strings.HasSuffix(c.GRPCAddress, ":0"), "--http-address %q: is --grpc-address as well; choose another port", c.HTTPAddress)
 	check(slices.Contains([]string{EndpointsWrite, EndpointsRead}, c.Endpoints), "--endpoints %q: want write or read", c.Endpoints)
+	check(c.NodeOutageShare >= 0 && c.NodeOutageShare <= 1, "--node-outage-share %v: want 0 to 1", c.NodeOutageShare)
 	check(c.MaxEndpointsPerSlice >= 1 && c.MaxEndpointsPerSlice <= 1000, "--max-endpoints-per-slice %d: want 1 to 1000", c.MaxEndpointsPerSlice)
 	check(c.PublishWorkers >= 1, "--publish-workers %d: want 1 or more", c.PublishWorkers)
 	check(c.KubeAPIQPS > 0, "--kube-api-qps %v: want more than 0", c.KubeAPIQPS)

@@ -25,6 +25,7 @@ func TestValidate(t *testing.T) {
 		"--http-address":            func(c *Config) { c.HTTPAddress = ":seven" },
 		`--http-address ":7443"`:    func(c *Config) { c.HTTPAddress = c.GRPCAddress },
 		"--endpoints":               func(c *Config) { c.Endpoints = "" },
+		"--node-outage-share":       func(c *Config) { c.NodeOutageShare = 1.5 },
 		"--max-endpoints-per-slice": func(c *Config) { c.MaxEndpointsPerSlice = 1001 },
 		"--publish-workers":         func(c *Config) { c.PublishWorkers = 0 },
 		"--kube-api-qps":            func(c *Config) { c.KubeAPIQPS = -1 },

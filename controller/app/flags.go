@@ -20,6 +20,8 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Insecure, "insecure", c.Insecure, "serve agents without TLS, on a network that is trusted")
 	fs.StringVar(&c.Endpoints, "endpoints", c.Endpoints,
 		"`source` of endpoints. write: watch Pods, write EndpointSlices and Endpoints (no other endpoint controller may run). read: watch EndpointSlices that another controller writes; Pods are not watched")
+	fs.Float64Var(&c.NodeOutageShare, "node-outage-share", c.NodeOutageShare,
+		"`share` of the Nodes (0 to 1): if more are out of the control plane's reach at once, their Pods stay in use unless a kubelet says that they are unready; 1 switches this off")
 	fs.IntVar(&c.MaxEndpointsPerSlice, "max-endpoints-per-slice", c.MaxEndpointsPerSlice, "`number` of endpoints in one EndpointSlice at most, up to 1000")
 	fs.IntVar(&c.PublishWorkers, "publish-workers", c.PublishWorkers, "`number` of writes at the API server that are under way at once")
 	fs.Float64Var(&c.KubeAPIQPS, "kube-api-qps", c.KubeAPIQPS, "writes at the API server a `second` at most; tables do not wait for them")

@@ -87,6 +87,11 @@ func (p *pipeline) report(round kube.Round, compiled []compile.Problem) {
 type pipelineMetrics struct {
 	compile  prometheus.Histogram
 	problems *prometheus.CounterVec
+	outage   prometheus.Gauge
+}
+
+func (m *pipelineMetrics) setOutage(on bool) {
+	m.outage.Set(map[bool]float64{true: 1}[on])
 }
 
 func newPipelineMetrics(registry prometheus.Registerer) (*pipelineMetrics, error) {
@@ -98,8 +103,11 @@ func newPipelineMetrics(registry prometheus.Registerer) (*pipelineMetrics, error
 		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_problems_total", Help: "Problems found in Services and their endpoints, by the reason of their Event.",
 		}, []string{"reason"}),
+		outage: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_node_outage", Help: "1 while most Nodes are out of the control plane's reach, and their Pods stay in use.",
+		}),
 	}
-	for _, c := range []prometheus.Collector{m.compile, m.problems} {
+	for _, c := range []prometheus.Collector{m.compile, m.problems, m.outage} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register pipeline metrics: %w", err)
 		}

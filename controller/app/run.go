@@ -97,6 +97,7 @@ func assemble(ctx context.Context, cfg Config, api *clients) (*parts, error) {
 	}
 	p.feed = kube.NewFeed(kube.FeedConfig{
 		Objects: p.objects, Derived: publish.Derived(), Logger: cfg.Logger,
+		OutageShare: cfg.NodeOutageShare, SetOutage: metrics.setOutage,
 		Sink: &pipeline{
 			Compiler: compile.New(cfg.compile()), store: p.store, objects: p.objects, publisher: p.publisher, events: p.events,
 			published: p.observer.Published, gone: p.observer.Forget, metrics: metrics, logger: cfg.Logger,

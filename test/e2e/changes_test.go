@@ -32,11 +32,11 @@ func TestE2ERollingUpdate(t *testing.T) {
 	var clients []traffic.Client
 	for _, family := range families() {
 		for _, n := range nodes {
-			expect(t, onNode(n), workload.TCP, svc.clusterIP(family), before)
+			onNode(n).expect(t, workload.TCP, svc.clusterIP(family), before)
 			clients = append(clients, fromNode(t, n, workload.LoadConfig{Protocol: workload.TCP, Target: svc.clusterIP(family).String()}))
 		}
 		for _, target := range publicTargets(svc, nodes[1], family, workload.TCP) {
-			expect(t, outside(nodes[1]), workload.TCP, target, before)
+			outside(nodes[1]).expect(t, workload.TCP, target, before)
 			clients = append(clients, fromHost(t, "outside", target))
 		}
 		pod := steady(workload.LoadConfig{Client: []string{"roll-4", "roll-6"}[family], Protocol: workload.TCP, Target: svc.clusterIP(family).String()})
@@ -58,7 +58,7 @@ func TestE2ERollingUpdate(t *testing.T) {
 	}
 	stopAll(t, clients, func(s workload.Sample) bool { return slices.Contains(append(now, before.pods...), s.Pod) })
 	for _, family := range families() {
-		expect(t, outside(nodes[1]), workload.TCP, at(balancer[family]), answers(now...))
+		outside(nodes[1]).expect(t, workload.TCP, at(balancer[family]), answers(now...))
 	}
 }
 
@@ -127,7 +127,7 @@ func startUDPClients(t *testing.T, svc mounted, balancer []netip.Addr) *udpClien
 			{outside(third), nodePort},
 			{outside(third), at(balancer[family])},
 		} {
-			expect(t, c.place, workload.UDP, c.target, want{pods: answers(bed.one.Name).pods, kept: c.place.name != "outside"})
+			c.place.expect(t, workload.UDP, c.target, want{pods: answers(bed.one.Name).pods, kept: c.place.name != "outside"})
 			cfg := steady(workload.LoadConfig{Client: c.place.name, Protocol: workload.UDP, Target: c.target.String(), Keep: true})
 			cfg.Timeout = 500 * time.Millisecond
 			kept, err := startKept(t.Context(), c.place, cfg, family)
@@ -157,7 +157,7 @@ func (u *udpClients) follow(t *testing.T, pod string) {
 	for i, c := range u.places {
 		w := answers(pod)
 		w.kept = c.name != "outside"
-		expect(t, c, workload.UDP, u.targets[i], w)
+		c.expect(t, workload.UDP, u.targets[i], w)
 	}
 	after(t.Context(), t, time.Second)
 	from := time.Now()
@@ -205,7 +205,7 @@ func TestE2EForeignFlush(t *testing.T) {
 	svc := mount(t, "flushed", func(*core.ServiceSpec) {})
 	both := answers(bed.one.Name, bed.two.Name).keeping()
 	for _, family := range families() {
-		expect(t, onNode(n), workload.TCP, svc.clusterIP(family), both)
+		onNode(n).expect(t, workload.TCP, svc.clusterIP(family), both)
 	}
 	repairs := func() float64 {
 		value, err := bed.AgentMetric(ctx, n, "fairlead_audit_repairs_total")
@@ -228,7 +228,7 @@ func TestE2EForeignFlush(t *testing.T) {
 		t.Fatalf("no repair was counted: %v", err)
 	}
 	for _, family := range families() {
-		expect(t, onNode(n), workload.TCP, svc.clusterIP(family), both)
+		onNode(n).expect(t, workload.TCP, svc.clusterIP(family), both)
 	}
 	if took := time.Since(begin); took > repairTime {
 		t.Errorf("repaired after %s, want within %s", took, repairTime)

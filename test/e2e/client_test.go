@@ -93,11 +93,11 @@ const probeTime = 1500 * time.Millisecond
 // draws makes it improbable that one of two Pods is not drawn: below 1 in 10 million.
 const draws = 24
 
-// expect holds that requests of c to a target meet what is wanted, soon: what was just written to the API server has to
+// expect holds that requests to a target meet what is wanted, soon: what was just written to the API server has to
 // come to the kernel first.
-func expect(t *testing.T, c client, protocol string, target netip.AddrPort, w want) {
+func (c client) expect(t *testing.T, protocol string, target netip.AddrPort, w want) {
 	t.Helper()
-	err := soon(t.Context(), func(ctx context.Context) error {
+	err := soon(t, func(ctx context.Context) error {
 		return w.try(ctx, c, workload.AskConfig{Client: c.name, Protocol: protocol, Target: target.String(), Timeout: probeTime, Count: 1})
 	})
 	if err != nil {
@@ -108,10 +108,16 @@ func expect(t *testing.T, c client, protocol string, target netip.AddrPort, w wa
 // patience is how long what was written to the API server may take to come to kernels, on a machine that is busy.
 const patience = 20 * time.Second
 
-// soon tries until there is no error, for as long as patience lasts, and returns the last error.
-func soon(ctx context.Context, try func(context.Context) error) error {
+// soon tries until there is no error, for as long as patience lasts, and returns the last error. A test that failed
+// already is less patient.
+func soon(t *testing.T, try func(context.Context) error) error {
+	t.Helper()
+	limit := patience
+	if t.Failed() {
+		limit /= 5
+	}
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		err := try(ctx)
 		if ctx.Err() == nil || last == nil { // what is interrupted at the end tells less
 			last = err
@@ -141,6 +147,7 @@ func (w want) try(ctx context.Context, c client, cfg workload.AskConfig) error {
 			return fmt.Errorf("want silence, got %+v", first)
 		}
 		return nil
+	case answered:
 	}
 	if first.Error != "" {
 		return fmt.Errorf("want an answer, got %+v", first)

@@ -38,7 +38,7 @@ func expectHealth(t *testing.T, svc mounted, n *cluster.Node, ready int) {
 	}
 	for _, addr := range n.IPs {
 		url := "http://" + netip.AddrPortFrom(addr, uint16(svc.Spec.HealthCheckNodePort)).String()
-		if err := soon(t.Context(), func(ctx context.Context) error { return checkHealth(ctx, url, code, ready) }); err != nil {
+		if err := soon(t, func(ctx context.Context) error { return checkHealth(ctx, url, code, ready) }); err != nil {
 			t.Errorf("%s at %s: %v", url, n.Name, err)
 		}
 	}
@@ -159,7 +159,7 @@ func sameEverywhere(t *testing.T, c client, pods map[netip.AddrPort]string) {
 func only(t *testing.T, c client, target netip.AddrPort, pod string) string {
 	t.Helper()
 	var met string
-	err := soon(t.Context(), func(ctx context.Context) error {
+	err := soon(t, func(ctx context.Context) error {
 		cfg := workload.AskConfig{Client: c.name, Protocol: workload.TCP, Target: target.String(), Timeout: time.Second, Count: 1}
 		samples, err := c.ask(ctx, cfg)
 		if err == nil && samples[0].Error == "" {
@@ -201,7 +201,7 @@ func TestE2ETerminatingFallback(t *testing.T) {
 	expectHealth(t, svc, second, 1)
 	var steady []traffic.Client
 	for _, family := range families() {
-		expect(t, outside(second), workload.TCP, at(balancer[family]), mine)
+		outside(second).expect(t, workload.TCP, at(balancer[family]), mine)
 		steady = append(steady, fromHost(t, "outside", at(balancer[family])))
 		steady = append(steady, fromNode(t, second, workload.LoadConfig{Protocol: workload.TCP, Target: svc.clusterIP(family).String()}))
 	}
@@ -211,8 +211,8 @@ func TestE2ETerminatingFallback(t *testing.T) {
 	expectHealth(t, svc, second, 0) // from here on the kernel holds the Pod as one that ends
 	for _, family := range families() {
 		for _, protocol := range protocols() {
-			expect(t, outside(second), protocol, at(balancer[family]), mine)
-			expect(t, onNode(second), protocol, svc.clusterIP(family), mine)
+			outside(second).expect(t, protocol, at(balancer[family]), mine)
+			onNode(second).expect(t, protocol, svc.clusterIP(family), mine)
 		}
 	}
 	after(ctx, t, time.Second)

@@ -43,9 +43,9 @@ func TestE2EServiceTypes(t *testing.T) {
 					t.Run(name+"/"+protocol, func(t *testing.T) {
 						t.Parallel()
 						for _, c := range append(insiders(), inPod(bed.one)) {
-							expect(t, c, protocol, svc.clusterIP(family), both.keeping())
+							c.expect(t, protocol, svc.clusterIP(family), both.keeping())
 							for _, target := range publicTargets(svc, c.node, family, protocol) {
-								expect(t, c, protocol, target, both)
+								c.expect(t, protocol, target, both)
 							}
 						}
 						for _, target := range publicTargets(svc, nodes[0], family, protocol) {
@@ -53,7 +53,7 @@ func TestE2EServiceTypes(t *testing.T) {
 							if target.Addr() == external[family] {
 								entry = nodes[2]
 							}
-							expect(t, outside(entry), protocol, target, both)
+							outside(entry).expect(t, protocol, target, both)
 						}
 					})
 				}
@@ -105,8 +105,8 @@ func TestE2EBalancerThatIsAProxy(t *testing.T) {
 		for _, c := range []client{inPod(bed.apart), onNode(bed.Cluster.Nodes[2])} {
 			for _, protocol := range protocols() {
 				// The first says that the node knows of the status, which the second depends on.
-				expect(t, c, protocol, at(vip[family]), answers(bed.one.Name, bed.two.Name))
-				expect(t, c, protocol, at(balancers[family]), answers("balancer").keeping())
+				c.expect(t, protocol, at(vip[family]), answers(bed.one.Name, bed.two.Name))
+				c.expect(t, protocol, at(balancers[family]), answers("balancer").keeping())
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func TestE2ENamesWithoutForwarding(t *testing.T) {
 	n := bed.Cluster.Nodes[0]
 	resolves(t, n, "elsewhere", bed.vip)
 	resolves(t, n, "headless", members...)
-	expect(t, onNode(n), workload.TCP, netip.AddrPortFrom(control.clusterIP(0).Addr(), controlPort), answers(bed.one.Name, bed.two.Name))
+	onNode(n).expect(t, workload.TCP, netip.AddrPortFrom(control.clusterIP(0).Addr(), controlPort), answers(bed.one.Name, bed.two.Name))
 	rules := kernelRules(t, n)
 	if !strings.Contains(rules, fmt.Sprint(controlPort)) {
 		t.Errorf("no rule for port %d of Service %s, which has a cluster IP:\n%s", controlPort, control.Name, rules)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/test/cluster"
 	"github.com/fairlead/fairlead/test/cluster/binaries"
@@ -14,11 +15,13 @@ import (
 	"github.com/fairlead/fairlead/test/web"
 )
 
-// bed is what all tests share; set once, before they run.
+// bed is what all tests share; set before they run.
 var bed struct {
 	*fairlead.System
 	*cast
 	vip string
+	// apiServerSince is when the API server was started anew; zero if it never was.
+	apiServerSince time.Time
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

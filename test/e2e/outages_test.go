@@ -147,6 +147,7 @@ func stopAPIServer(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	after(ctx, t, 30*time.Second)
+	bed.apiServerSince = time.Now()
 	if err := bed.Cluster.StartAPIServer(ctx); err != nil {
 		t.Fatal(err)
 	}

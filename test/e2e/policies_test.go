@@ -31,14 +31,14 @@ func TestE2EExternalTrafficPolicyLocal(t *testing.T) {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				t.Parallel()
 				for _, c := range insiders() {
-					expect(t, c, protocol, svc.clusterIP(family), one.keeping())
-					expect(t, c, protocol, at(atThird[family]), one.keeping())
-					expect(t, c, protocol, svc.nodePort(c.node, family, protocol), one.keeping())
+					c.expect(t, protocol, svc.clusterIP(family), one.keeping())
+					c.expect(t, protocol, at(atThird[family]), one.keeping())
+					c.expect(t, protocol, svc.nodePort(c.node, family, protocol), one.keeping())
 				}
-				expect(t, outside(first), protocol, at(atFirst[family]), one.keeping())
-				expect(t, outside(first), protocol, svc.nodePort(first, family, protocol), one.keeping())
-				expect(t, outside(third), protocol, at(atThird[family]), want{fate: dropped})
-				expect(t, outside(third), protocol, svc.nodePort(third, family, protocol), want{fate: dropped})
+				outside(first).expect(t, protocol, at(atFirst[family]), one.keeping())
+				outside(first).expect(t, protocol, svc.nodePort(first, family, protocol), one.keeping())
+				outside(third).expect(t, protocol, at(atThird[family]), want{fate: dropped})
+				outside(third).expect(t, protocol, svc.nodePort(third, family, protocol), want{fate: dropped})
 			})
 		}
 	}
@@ -59,13 +59,13 @@ func TestE2EInternalTrafficPolicyLocal(t *testing.T) {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				t.Parallel()
 				for _, n := range bed.Cluster.Nodes {
-					expect(t, outside(n), protocol, svc.nodePort(n, family, protocol), one)
+					outside(n).expect(t, protocol, svc.nodePort(n, family, protocol), one)
 				}
 				for _, c := range []client{inPod(bed.beside), onNode(first)} {
-					expect(t, c, protocol, svc.clusterIP(family), one.keeping())
+					c.expect(t, protocol, svc.clusterIP(family), one.keeping())
 				}
 				for _, c := range []client{inPod(bed.apart), onNode(third)} {
-					expect(t, c, protocol, svc.clusterIP(family), want{fate: dropped})
+					c.expect(t, protocol, svc.clusterIP(family), want{fate: dropped})
 				}
 			})
 		}
@@ -91,12 +91,12 @@ func TestE2ENoEndpoints(t *testing.T) {
 				for _, protocol := range protocols() {
 					// The node itself is not asked about load-balancer and external IPs: see docs/semantics.md.
 					for _, c := range []client{inPod(bed.apart), onNode(third)} {
-						expect(t, c, protocol, svc.clusterIP(family), want{fate: refused})
-						expect(t, c, protocol, svc.nodePort(third, family, protocol), want{fate: refused})
+						c.expect(t, protocol, svc.clusterIP(family), want{fate: refused})
+						c.expect(t, protocol, svc.nodePort(third, family, protocol), want{fate: refused})
 					}
 					for _, target := range publicTargets(svc, third, family, protocol) {
-						expect(t, inPod(bed.apart), protocol, target, want{fate: refused})
-						expect(t, outside(third), protocol, target, want{fate: refused})
+						inPod(bed.apart).expect(t, protocol, target, want{fate: refused})
+						outside(third).expect(t, protocol, target, want{fate: refused})
 					}
 				}
 			}
@@ -134,21 +134,21 @@ func TestE2ESourceRanges(t *testing.T) {
 	both := answers(bed.one.Name, bed.two.Name)
 	for name, family := range families() {
 		t.Run(name, func(t *testing.T) {
-			expect(t, inPod(bed.apart), workload.TCP, at(balancer[family]), both)
+			inPod(bed.apart).expect(t, workload.TCP, at(balancer[family]), both)
 			for _, c := range insiders() {
-				expect(t, c, workload.TCP, svc.clusterIP(family), both.keeping())
-				expect(t, c, workload.TCP, svc.nodePort(c.node, family, workload.TCP), both)
+				c.expect(t, workload.TCP, svc.clusterIP(family), both.keeping())
+				c.expect(t, workload.TCP, svc.nodePort(c.node, family, workload.TCP), both)
 			}
-			expect(t, outside(first), workload.TCP, svc.nodePort(first, family, workload.TCP), both)
+			outside(first).expect(t, workload.TCP, svc.nodePort(first, family, workload.TCP), both)
 			for _, protocol := range protocols() {
 				for _, c := range []client{outside(first), inPod(bed.beside), onNode(first), onNode(third)} {
-					expect(t, c, protocol, at(balancer[family]), want{fate: dropped})
+					c.expect(t, protocol, at(balancer[family]), want{fate: dropped})
 				}
 			}
 		})
 	}
 	svc.change(t, func(s *core.ServiceSpec) { s.LoadBalancerSourceRanges = []string{"0.0.0.0/0", " ::/0 "} })
 	for _, family := range families() {
-		expect(t, outside(first), workload.TCP, at(balancer[family]), both)
+		outside(first).expect(t, workload.TCP, at(balancer[family]), both)
 	}
 }

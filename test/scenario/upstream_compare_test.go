@@ -19,17 +19,22 @@ import (
 const (
 	// lookEvery is how often both clusters are looked at; twice the same in a row is quiet.
 	lookEvery = 60 * time.Millisecond
-	// nudgeEvery is how often upstream's controllers are made to look again, see upstreamDifferences.
+	// nudgeEvery is how often upstream's controllers are made to look again, see upstream_differences_test.go.
 	nudgeEvery = 700 * time.Millisecond
+	// mirrorNudge is at how many nudges upstream's mirrored slices are freed as well.
+	mirrorNudge = 4
 )
 
 // agree waits until both clusters are quiet and say the same, and then removes what a garbage collector would.
 func (c *clusters) agree(t *testing.T) {
 	t.Helper()
-	c.both(t, c.moveSentinels)
+	if err := c.both(t, c.moveSentinels); err != nil {
+		t.Fatal(err)
+	}
 	if c.round%4 == 3 {
 		c.nudge(t)
 	}
+	nudges := 0
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	look, nudge := time.NewTicker(lookEvery), time.NewTicker(nudgeEvery)
@@ -41,39 +46,23 @@ func (c *clusters) agree(t *testing.T) {
 		case <-c.manager.Done():
 			t.Fatal(c.manager.Ended())
 		case <-deadline.C:
-			t.Fatalf("round %d: the clusters differ for %v (- upstream's, + ours):\n%s\nafter these steps:\n%s",
-				c.round, patience, difference(theirs, ours), strings.Join(c.steps, "\n"))
+			t.Fatalf("round %d: the clusters differ for %v (- upstream's, + ours):\n%s\nafter these steps:\n%s\n%v",
+				c.round, patience, difference(theirs, ours), strings.Join(c.steps, "\n"), c.manager.Ended())
 		case <-nudge.C:
 			c.nudge(t)
+			if nudges++; nudges%mirrorNudge == 0 {
+				c.freeMirrors(t)
+			}
 			continue
 		case <-look.C:
 		}
 		theirs, ours = c.describe(t, c.upstream), c.describe(t, c.ours)
 		if theirs == ours && ours == last && strings.Count(ours, fmt.Sprintf("round=%d ", c.round)) >= 3 {
-			c.features.count(ours)
+			c.features.count(ours, c.perSlice)
 			c.collect(t)
 			return
 		}
 		last = ours
-	}
-}
-
-// nudge makes upstream's controllers look at every Service with a selector: they do not by themselves when a Node comes or
-// changes, or after an error only seconds or minutes later. Ours gets no such help.
-func (c *clusters) nudge(t *testing.T) {
-	t.Helper()
-	list, err := c.upstream.client.CoreV1().Services(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"nudged":%q}}}`, time.Now().Format(time.RFC3339Nano))
-	for _, s := range list.Items {
-		if len(s.Spec.Selector) == 0 {
-			continue
-		}
-		if _, err := c.upstream.client.CoreV1().Services(s.Namespace).Patch(t.Context(), s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -136,7 +125,7 @@ type owners map[types.UID]bool
 // collect deletes slices whose owner is gone, in both clusters, as the garbage collector does.
 func (c *clusters) collect(t *testing.T) {
 	t.Helper()
-	c.both(t, func(ctx context.Context, client kubernetes.Interface) error {
+	err := c.both(t, func(ctx context.Context, client kubernetes.Interface) error {
 		found, err := snapshot(ctx, client)
 		if err != nil {
 			return err
@@ -150,6 +139,9 @@ func (c *clusters) collect(t *testing.T) {
 		}
 		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // publishedObjects are all slices and Endpoints of a cluster, but those of the API server itself.
@@ -157,6 +149,8 @@ type publishedObjects struct {
 	slices  []discoveryv1.EndpointSlice
 	objects []corev1.Endpoints
 	owners  owners
+	// services are the names of those that exist.
+	services map[types.NamespacedName]bool
 }
 
 func snapshot(ctx context.Context, client kubernetes.Interface) (*publishedObjects, error) {
@@ -166,9 +160,11 @@ func snapshot(ctx context.Context, client kubernetes.Interface) (*publishedObjec
 	if err := errors.Join(errServices, errObjects, errSlices); err != nil {
 		return nil, err
 	}
-	p := &publishedObjects{slices: found.Items, objects: objects.Items, owners: owners{}}
+	p := &publishedObjects{slices: found.Items, objects: objects.Items, owners: owners{}, services: map[types.NamespacedName]bool{}}
 	for i := range services.Items {
-		p.owners[services.Items[i].UID] = true
+		svc := &services.Items[i]
+		p.owners[svc.UID] = true
+		p.services[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}] = true
 	}
 	for i := range objects.Items {
 		p.owners[objects.Items[i].UID] = true

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 )
 
@@ -19,6 +21,8 @@ import (
 func (p *publishedObjects) describe(counted bool) string {
 	var lines []string
 	sizes := map[string]int{}
+	// used are the Services, families and authors that have a slice with endpoints.
+	used := map[string]bool{}
 	for i := range p.slices {
 		s := &p.slices[i]
 		if s.Namespace == metav1.NamespaceDefault || p.isOrphan(s) {
@@ -26,8 +30,14 @@ func (p *publishedObjects) describe(counted bool) string {
 		}
 		group := describeGroup(s)
 		sizes[group]++
+		used[s.Namespace+"/"+authorOf(s)] = used[s.Namespace+"/"+authorOf(s)] || len(s.Endpoints) > 0
 		for j := range s.Endpoints {
 			lines = append(lines, group+" endpoint "+describeEndpoint(s, &s.Endpoints[j]))
+		}
+	}
+	for i := range p.slices {
+		if s := &p.slices[i]; len(s.Endpoints) == 0 && used[s.Namespace+"/"+authorOf(s)] {
+			delete(sizes, describeGroup(s)) // see upstream_differences_test.go; one that has endpoints too is not without ports
 		}
 	}
 	for group, n := range sizes {
@@ -37,12 +47,18 @@ func (p *publishedObjects) describe(counted bool) string {
 		lines = append(lines, group)
 	}
 	for i := range p.objects {
-		if e := &p.objects[i]; e.Namespace != metav1.NamespaceDefault {
+		if e := &p.objects[i]; e.Namespace != metav1.NamespaceDefault && !p.isRecord(e) {
 			lines = append(lines, describeObject(e)...)
 		}
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// isRecord: a leader election record without a Service.
+func (p *publishedObjects) isRecord(e *corev1.Endpoints) bool {
+	_, elected := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
+	return elected && !p.services[types.NamespacedName{Namespace: e.Namespace, Name: e.Name}]
 }
 
 // describeGroup says all that slices have beside their endpoints.
@@ -58,7 +74,7 @@ func describeGroup(s *discoveryv1.EndpointSlice) string {
 	return fmt.Sprintf("%s slices %s owners=%v %s ports=%v", s.Namespace, describeMeta(s.ObjectMeta), owners, s.AddressType, ports)
 }
 
-// describeMeta leaves out what differs on purpose: see upstreamDifferences.
+// describeMeta leaves out what differs on purpose: see upstream_differences_test.go.
 func describeMeta(m metav1.ObjectMeta) string {
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
@@ -135,4 +151,9 @@ func optional[T any](p *T) string {
 		return "-"
 	}
 	return fmt.Sprintf("%v", *p)
+}
+
+// authorOf is equal for slices of one Service, family and author.
+func authorOf(s *discoveryv1.EndpointSlice) string {
+	return strings.Join([]string{s.Labels[discoveryv1.LabelServiceName], string(s.AddressType), s.Labels[discoveryv1.LabelManagedBy]}, "/")
 }

@@ -64,6 +64,10 @@ func (w *world) newEndpoints(name string) *corev1.Endpoints {
 	for range w.rng.IntN(4) {
 		e.Subsets = append(e.Subsets, w.newSubset())
 	}
+	// Upstream does not see that two subsets have the same port if it has an appProtocol, see upstream_differences_test.go.
+	if len(e.Subsets) > 0 && len(e.Subsets[0].Ports) > 1 {
+		e.Subsets[0].Ports[1].AppProtocol = ptr.To("kubernetes.io/ws")
+	}
 	return e
 }
 
@@ -81,7 +85,7 @@ func (w *world) newSubset() corev1.EndpointSubset {
 	}
 	subset.Ports = []corev1.EndpointPort{
 		{Name: "http", Port: 8080},
-		{Name: "web", Port: 8081, AppProtocol: ptr.To("kubernetes.io/ws")},
+		{Name: "web", Port: 8081},
 		{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP},
 	}[:1+w.rng.IntN(3)]
 	return subset

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,8 +38,9 @@ func upstreamFeatures() map[string]*regexp.Regexp {
 		"SCTP":                    regexp.MustCompile(`sctp/84/SCTP.* endpoint`),
 		"mirrored":                regexp.MustCompile(`endpointslicemirroring-controller .* endpoint`),
 		"mirrored, not ready":     regexp.MustCompile(`endpointslicemirroring-controller .* endpoint .* ready=false`),
+		"mirrored, appProtocol":   regexp.MustCompile(`endpointslicemirroring-controller .*web/8081/TCP/kubernetes.io/ws.* endpoint`),
 		"mirrored, IPv6":          regexp.MustCompile(`endpointslicemirroring-controller .* IPv6 .* endpoint`),
-		"mirrored, from Pods":     regexp.MustCompile(`endpointslicemirroring-controller .*endpoints.kubernetes.io/managed-by`),
+		"mirrored, from Pods":     regexp.MustCompile(`slices endpoints\.kubernetes\.io/managed-by=.*endpointslicemirroring-controller .* endpoint`),
 		"mirroring refused":       regexp.MustCompile(`endpoints s\d .*skip-mirror=true`),
 		"leader election":         regexp.MustCompile(`endpoints s\d .*control-plane.alpha.kubernetes.io/leader`),
 		"object, ready":           regexp.MustCompile(`endpoints s\d .*managed-by=endpoint-controller .* ready `),
@@ -47,12 +49,15 @@ func upstreamFeatures() map[string]*regexp.Regexp {
 	}
 }
 
-// count looks at the text of all namespaces.
-func (f features) count(text string) {
+// count looks at the text of all namespaces, which were given slices of that size.
+func (f features) count(text string, perSlice int) {
 	byNamespace := map[string][]string{}
 	for line := range strings.SplitSeq(text, "\n") {
 		namespace, rest, _ := strings.Cut(line, " ")
 		byNamespace[namespace] = append(byNamespace[namespace], rest)
+	}
+	if perSlice == smallSlices {
+		f.countLarge(byNamespace)
 	}
 	for name, shows := range upstreamFeatures() {
 		for namespace, lines := range byNamespace {
@@ -63,10 +68,37 @@ func (f features) count(text string) {
 	}
 }
 
+// severalSlices is the feature that a group of endpoints needs more than one slice.
+const severalSlices = "several slices"
+
+// all has every feature that there is.
+func (f features) all() map[string]int {
+	all := map[string]int{severalSlices: f[severalSlices]}
+	for name := range upstreamFeatures() {
+		all[name] = f[name]
+	}
+	return all
+}
+
+// countLarge counts the namespaces with a group of more endpoints than a small slice holds.
+func (f features) countLarge(byNamespace map[string][]string) {
+	for _, lines := range byNamespace {
+		endpoints := map[string]int{}
+		for _, line := range lines {
+			if group, _, is := strings.Cut(line, " endpoint "); is {
+				endpoints[group]++
+			}
+		}
+		if len(endpoints) > 0 && slices.Max(slices.Collect(maps.Values(endpoints))) > smallSlices {
+			f[severalSlices]++
+		}
+	}
+}
+
 // check fails if a feature was in less than one of a hundred states.
 func (f features) check(t *testing.T, states int) {
 	t.Helper()
-	for name := range upstreamFeatures() {
+	for _, name := range slices.Sorted(maps.Keys(f.all())) {
 		t.Logf("%4d of %d: %s", f[name], states, name)
 		if f[name]*100 < states {
 			t.Errorf("%q was compared in %d of %d states only", name, f[name], states)

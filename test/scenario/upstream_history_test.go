@@ -19,8 +19,6 @@ import (
 type step struct {
 	what string
 	do   func(context.Context, kubernetes.Interface) error
-	// mayFail: the API server may refuse it, at both clusters alike.
-	mayFail bool
 }
 
 // world is a namespace, as far as it decides what can happen next.
@@ -57,7 +55,7 @@ func newWorld(i int, rng *rand.Rand) *world {
 // one after which something stays as it is at this moment; not the latter with unsettled, when Nodes change as well.
 func (w *world) batch(unsettled bool) []step {
 	w.touched = map[string]bool{}
-	if !unsettled && w.rng.IntN(4) == 0 {
+	if !unsettled && !w.ending && w.one(4) {
 		if s, ok := w.last(); ok {
 			return []step{s}
 		}
@@ -68,17 +66,12 @@ func (w *world) batch(unsettled bool) []step {
 			steps = append(steps, s)
 		}
 	}
-	if w.ending {
-		for i := range steps {
-			steps[i].mayFail = true // nothing can be created there
-		}
-	}
 	return steps
 }
 
 // last returns a step that makes the controllers stop to look after a Service.
 func (w *world) last() (step, bool) {
-	name, ok := w.anyService(func(k serviceKind) bool { return k.selects || w.rng.IntN(3) == 0 })
+	name, ok := w.anyService(func(k serviceKind) bool { return k.selects || w.one(3) })
 	if !ok {
 		return step{}, false
 	}
@@ -106,6 +99,9 @@ func (w *world) last() (step, bool) {
 }
 
 func (w *world) next() (step, bool) {
+	if w.ending {
+		return w.podStep()
+	}
 	switch n := w.rng.IntN(100); {
 	case n < 12:
 		return w.createService()
@@ -181,7 +177,7 @@ func (n *nodeWorld) initial() []*corev1.Node {
 
 func newNode(name, zone string) *corev1.Node {
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{
 			Allocatable: corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse("4")},
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
@@ -196,7 +192,7 @@ func setZone(node *corev1.Node, zone string) {
 		delete(node.Labels, corev1.LabelTopologyZone)
 		return
 	}
-	node.Labels[corev1.LabelTopologyZone] = zone
+	metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelTopologyZone, zone)
 }
 
 func (n *nodeWorld) step(rng *rand.Rand) step {

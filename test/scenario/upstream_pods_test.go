@@ -19,7 +19,7 @@ type podKind struct {
 
 func (w *world) createPod() (step, bool) {
 	name := fmt.Sprintf("p%d", w.rng.IntN(worldPods))
-	if _, exists := w.pods[name]; exists || w.ending {
+	if _, exists := w.pods[name]; exists {
 		return step{}, false
 	}
 	pod, kind := w.newPod(name)
@@ -87,7 +87,8 @@ func (w *world) podStep() (step, bool) {
 	}
 	kind := w.pods[name]
 	switch n := w.rng.IntN(20); {
-	case n < 9:
+	// Where nothing can be created, what needs a new slice would find one of the old or none, by the order of a map.
+	case n < 9 || w.ending && n < 14 && n != 11:
 		status := pick(w.rng, []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse})
 		return w.statusOf(name, "ready "+string(status), func(s *corev1.PodStatus) {
 			s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}

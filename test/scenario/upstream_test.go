@@ -35,16 +35,19 @@ const upstreamPort = uint16(7600)
 // TestUpstream: EndpointSlices and Endpoints objects are those of kube-controller-manager's three endpoint controllers,
 // whatever the history of Services, Pods, Nodes and Endpoints. Two API servers get the same random changes: upstream's
 // controllers work at one, the controller at the other. After each round both must say the same; describe and the list
-// upstreamDifferences say what is compared.
+// of differences in upstream_differences_test.go say what is compared.
 func TestUpstream(t *testing.T) {
 	c := newClusters(t)
 	c.start(t, largeSlices)
-	c.both(t, c.prepare)
+	if err := c.both(t, c.prepare); err != nil {
+		t.Fatal(err)
+	}
 	for i := range upstreamWorlds {
 		c.worlds = append(c.worlds, newWorld(i, rand.New(rand.NewPCG(upstreamSeed, uint64(i)))))
 	}
+	c.agree(t) // both have started
 	rng := rand.New(rand.NewPCG(upstreamSeed, 1000))
-	for c.round = range upstreamRounds {
+	for c.round = 1; c.round <= upstreamRounds; c.round++ {
 		if c.round == upstreamRounds/2 {
 			c.stop(t)
 			c.batch(t, rng)
@@ -200,9 +203,8 @@ func (c *clusters) batch(t *testing.T, rng *rand.Rand) {
 
 func (c *clusters) take(t *testing.T, where string, s step) {
 	t.Helper()
-	err := c.both(t, s.do)
-	c.steps = append(c.steps, fmt.Sprintf("%s: %s (%v)", where, s.what, err))
-	if err != nil && !s.mayFail {
+	c.steps = append(c.steps, where+": "+s.what)
+	if err := c.both(t, s.do); err != nil {
 		t.Fatalf("%s: %s: %v", where, s.what, err)
 	}
 }

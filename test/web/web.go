@@ -7,6 +7,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apps "k8s.io/api/apps/v1"
@@ -97,7 +98,8 @@ func Deploy(ctx context.Context, client kubernetes.Interface) (string, error) {
 	if _, err := client.AppsV1().Deployments(Namespace).Create(ctx, deployment("1"), meta.CreateOptions{}); err != nil {
 		return "", fmt.Errorf("create Deployment: %w", err)
 	}
-	return svc.Spec.ClusterIP, rolledOut(ctx, client)
+	_, err = ReadyPods(ctx, client)
+	return svc.Spec.ClusterIP, err
 }
 
 // Roll replaces all Pods and returns when the new ones are ready and the old ones gone.
@@ -105,10 +107,14 @@ func Roll(ctx context.Context, client kubernetes.Interface) error {
 	if _, err := client.AppsV1().Deployments(Namespace).Update(ctx, deployment(time.Now().String()), meta.UpdateOptions{}); err != nil {
 		return fmt.Errorf("roll Deployment: %w", err)
 	}
-	return rolledOut(ctx, client)
+	_, err := ReadyPods(ctx, client)
+	return err
 }
 
-func rolledOut(ctx context.Context, client kubernetes.Interface) error {
+// ReadyPods waits until the Deployment is as it was last asked to be and all its Pods are ready, and returns them. A Pod
+// may be unready for a moment at any time: its probe has a second, on a machine that may be busy.
+func ReadyPods(ctx context.Context, client kubernetes.Interface) ([]core.Pod, error) {
+	var pods []core.Pod
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		d, err := client.AppsV1().Deployments(Namespace).Get(ctx, Name, meta.GetOptions{})
 		if err != nil {
@@ -117,29 +123,18 @@ func rolledOut(ctx context.Context, client kubernetes.Interface) error {
 		if s := d.Status; s.ObservedGeneration < d.Generation || s.UpdatedReplicas != Replicas || s.ReadyReplicas != Replicas || s.Replicas != Replicas {
 			return false, nil
 		}
-		pods, err := ReadyPods(ctx, client)
-		return err == nil && len(pods) == Replicas, err
+		list, err := client.CoreV1().Pods(Namespace).List(ctx, meta.ListOptions{LabelSelector: "app=" + Name})
+		if err != nil {
+			return false, fmt.Errorf("list Pods: %w", err)
+		}
+		pods = list.Items
+		unready := func(p core.Pod) bool { return !IsReady(&p) }
+		return len(pods) == Replicas && !slices.ContainsFunc(pods, unready), nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the Deployment's Pods: %w", err)
+		return nil, fmt.Errorf("wait for the Deployment's Pods: %w", err)
 	}
-	return nil
-}
-
-// ReadyPods returns the Service's Pods once all of them are ready, and none before.
-func ReadyPods(ctx context.Context, client kubernetes.Interface) ([]core.Pod, error) {
-	pods, err := client.CoreV1().Pods(Namespace).List(ctx, meta.ListOptions{LabelSelector: "app=" + Name})
-	if err != nil {
-		return nil, fmt.Errorf("list Pods: %w", err)
-	}
-	var ready []core.Pod
-	for _, p := range pods.Items {
-		if !IsReady(&p) {
-			return nil, nil
-		}
-		ready = append(ready, p)
-	}
-	return ready, nil
+	return pods, nil
 }
 
 // IsReady reports a Pod's Ready condition.

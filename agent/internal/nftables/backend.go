@@ -14,9 +14,11 @@ import (
 
 // Backend programs a kernel by nf_tables.
 type Backend struct {
-	config   Config
-	socket   *socket
-	families []*family
+	config Config
+	// port is our address in notifications.
+	port       uint32
+	generation generation
+	families   []*family
 }
 
 var _ dataplane.Interface = (*Backend)(nil)
@@ -30,12 +32,16 @@ type family struct {
 }
 
 // New opens the kernel of the calling thread's network namespace and looks whether it has all that is needed. It changes
-// nothing. It fails with a Config that Validate refuses, and with UnsupportedError.
+// nothing that packets meet. It fails with a Config that Validate refuses, and with an UnsupportedError (for each family, if
+// there are several, joined).
 func New(ctx context.Context, c Config) (*Backend, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	s, err := openSocket()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, &UnsupportedError{Missing: []string{"netfilter over netlink (nfnetlink)"}, Err: err}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
@@ -43,7 +49,7 @@ func New(ctx context.Context, c Config) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.socket = s
+	b.port = s.port
 	return b, nil
 }
 
@@ -54,7 +60,7 @@ func newBackend(ctx context.Context, c Config, k kernel) (*Backend, error) {
 	if len(c.Families) == 0 {
 		c.Families = fwd.Families()
 	}
-	b := &Backend{config: c}
+	b := &Backend{config: c, generation: generation{kernel: k}}
 	var errs []error
 	for _, f := range c.Families {
 		l := newLanguage(f)
@@ -63,7 +69,7 @@ func newBackend(ctx context.Context, c Config, k kernel) (*Backend, error) {
 			c.Logger.WarnContext(ctx, "leave out family", slog.String("family", f.String()), slog.Any("error", err))
 			continue
 		}
-		b.families = append(b.families, &family{language: l, kernel: k})
+		b.families = append(b.families, &family{language: l, kernel: &b.generation})
 	}
 	if len(b.families) == 0 {
 		return nil, errors.Join(errs...)
@@ -77,55 +83,72 @@ func (b *Backend) Name() string { return "nftables" }
 // Sync implements dataplane.Interface.
 func (b *Backend) Sync(ctx context.Context, _, now *fwd.Table, delta dataplane.Delta) (dataplane.Report, error) {
 	var report dataplane.Report
+	run := func() (bool, error) { return true, b.syncFamilies(ctx, now, delta, &report) }
+	if delta.All {
+		return report, b.generation.check(run)
+	}
+	_, err := run()
+	return report, err
+}
+
+func (b *Backend) syncFamilies(ctx context.Context, now *fwd.Table, delta dataplane.Delta, report *dataplane.Report) error {
 	for _, f := range b.families {
 		err := ctx.Err()
 		if err == nil {
-			err = f.sync(b.config, now, delta, &report)
+			err = f.sync(ctx, b.config, request{now, delta, report})
 		}
 		if err != nil {
-			f.state = nil
-			return report, fmt.Errorf("sync %v: %w", f.family, err)
+			f.state, b.generation.known = nil, false
+			return fmt.Errorf("sync %v: %w", f.family, err)
 		}
 	}
-	return report, nil
+	return nil
 }
 
-func (f *family) sync(c Config, now *fwd.Table, delta dataplane.Delta, report *dataplane.Report) error {
-	if delta.All || f.state == nil {
-		return f.syncAll(c, now, report)
+// request is what a Sync was asked for, and the report to fill.
+type request struct {
+	now    *fwd.Table
+	delta  dataplane.Delta
+	report *dataplane.Report
+}
+
+func (f *family) sync(ctx context.Context, c Config, r request) error {
+	if r.delta.All || f.state == nil {
+		return f.syncAll(ctx, c, r)
 	}
+	delta := r.delta
 	var next *settings
 	if delta.Node || delta.Cluster {
-		next = newSettings(c, f.family, now)
+		next = newSettings(c, f.family, r.now)
 	}
 	before := f.state.sticky(delta.Ports)
-	e := f.state.move(now, delta.Ports, next)
-	if err := f.apply(&e, report); err != nil {
+	e := f.state.move(r.now, delta.Ports, next)
+	if err := f.apply(&e, r.report); err != nil {
 		return err
 	}
-	return f.forget(f.state.lost(before, delta.Ports), report)
+	return f.forget(f.state.lost(before, delta.Ports), r.report)
 }
 
 // syncAll takes over whatever the kernel holds.
-func (f *family) syncAll(c Config, now *fwd.Table, report *dataplane.Report) error {
+func (f *family) syncAll(ctx context.Context, c Config, r request) error {
 	f.state = nil
-	has, err := read(f.kernel, f.language)
+	has, err := read(ctx, f.kernel, f.language)
 	if err != nil {
 		return err
 	}
-	st := newState(newSettings(c, f.family, now))
-	st.load(now, has.recall())
+	st := newState(newSettings(c, f.family, r.now))
+	st.load(r.now, has.recall())
 	elements, want := st.all()
 	var e edit
 	if !has.exists || has.flags != 0 || !e.diffImage(f.language, has, elements, want) {
 		e = newTable(elements, want)
 		e.replaces = has.exists
 	}
-	if err := f.apply(&e, report); err != nil {
+	if err := f.apply(&e, r.report); err != nil {
 		return err
 	}
 	f.state = st
-	return f.forget(st.memories(), report)
+	return f.forget(st.memories(), r.report)
 }
 
 // newTable is the edit that makes all of it.
@@ -138,28 +161,45 @@ func newTable(elements []Element, want structure) edit {
 }
 
 func (f *family) apply(e *edit, report *dataplane.Report) error {
-	for _, b := range e.batches(f.language) {
-		if err := f.kernel.transact(b); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
+	err := e.write(f.language, func(b *batch) error {
 		report.Writes++
+		return f.kernel.transact(b)
+	})
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
 	}
 	return nil
 }
 
-// Audit implements dataplane.Interface.
+// Audit implements dataplane.Interface. It costs next to nothing where nobody else has written since the last time.
 func (b *Backend) Audit(ctx context.Context) ([]dataplane.Difference, error) {
+	if b.generation.unchanged() {
+		return nil, nil
+	}
+	var ds []dataplane.Difference
+	err := b.generation.check(func() (bool, error) {
+		var err error
+		ds, err = b.differences(ctx)
+		return len(ds) == 0, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	return ds, nil
+}
+
+func (b *Backend) differences(ctx context.Context) ([]dataplane.Difference, error) {
 	var ds []dataplane.Difference
 	for _, f := range b.families {
 		if f.state == nil {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("audit: %w", err)
+			return nil, err
 		}
-		has, err := read(f.kernel, f.language)
+		has, err := read(ctx, f.kernel, f.language)
 		if err != nil {
-			return nil, fmt.Errorf("audit: %w", err)
+			return nil, err
 		}
 		elements, want := f.state.all()
 		ds = append(ds, has.differences(f.language, elements, want)...)
@@ -170,13 +210,25 @@ func (b *Backend) Audit(ctx context.Context) ([]dataplane.Difference, error) {
 // Cleanup implements dataplane.Interface.
 func (b *Backend) Cleanup(ctx context.Context) error {
 	var errs []error
+	b.generation.known = false
 	for _, f := range b.families {
 		f.state = nil
-		gone := newBatch(f.language)
-		gone.deleteTable()
-		if err := f.kernel.transact(gone); err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("remove %v table: %w", f.family, err))
+		for _, table := range []string{tableName, probeTable} {
+			if err := removeTable(f.kernel, f.language, table); err != nil {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// removeTable removes a table, if it is there.
+func removeTable(k kernel, l *language, table string) error {
+	b := newBatch(l)
+	b.table = table
+	b.deleteTable()
+	if err := k.transact(b); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove %v table %s: %w", l.family, table, err)
+	}
+	return nil
 }

@@ -2,8 +2,15 @@ package nftables
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/agent/dataplane/lab"
@@ -147,8 +154,108 @@ func BenchmarkAudit(b *testing.B) {
 	d := open()
 	mustSync(b, d, everything(scaled(b, 10000, 2)))
 	for b.Loop() {
+		d.generation.known = false
 		if ds, err := d.Audit(b.Context()); err != nil || len(ds) > 0 {
 			b.Fatal(ds, err)
 		}
 	}
+}
+
+// BenchmarkManyFrontends changes one endpoint of a Service with a cluster IP, a load-balancer IP and a node port.
+func BenchmarkManyFrontends(b *testing.B) {
+	p := scaledPort(20000)
+	p.LoadBalancerIPs, p.NodePort = []netip.Addr{netip.MustParseAddr("203.0.113.10")}, 30000
+	row := func(n int) fwd.Row { return fwd.EncodeBackend(p.ID(), fwd.Backend{Addr: backendAddr(n)}) }
+	table, _ := changed(b, scaled(b, 10000, 2), nil, []fwd.Row{fwd.EncodePort(p), row(40000), row(40001)})
+	_, open := benchNode(b)
+	d := open()
+	mustSync(b, d, everything(table))
+	next, touched := changed(b, table, []string{row(40000).Key}, []fwd.Row{row(40002)})
+	for b.Loop() {
+		mustSync(b, d, step{table, next, dataplane.Delta{Changed: touched}})
+		table, next = next, table
+	}
+}
+
+// BenchmarkConnect opens TCP connections inside the node: directly, and by the cluster IP of the last of many Services.
+func BenchmarkConnect(b *testing.B) {
+	for _, services := range []int{0, 1, 10000, 100000} {
+		name := map[bool]string{true: "direct", false: fmt.Sprintf("%d", services)}[services == 0]
+		b.Run(name, func(b *testing.B) { benchConnect(b, services) })
+	}
+}
+
+func benchConnect(b *testing.B, services int) {
+	n, open := benchNode(b)
+	server := backendAddr(max(services-1, 0) * 2)
+	to := server
+	d := open()
+	if services > 0 {
+		// All but the last have two endpoints; that has one, which answers.
+		table := scaled(b, services, 2)
+		p := scaledPort(services - 1)
+		table, _ = changed(b, table, []string{fwd.EncodeBackend(p.ID(), fwd.Backend{Addr: backendAddr(services*2 - 1)}).Key}, nil)
+		mustSync(b, d, everything(table))
+		to = netip.AddrPortFrom(p.ClusterIP, 80)
+	} else {
+		mustSync(b, d, everything(&fwd.Table{}))
+	}
+	err := n.Do(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		for _, a := range []netip.Addr{server.Addr(), netip.MustParseAddr("10.0.0.1")} {
+			addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(32, 32)}}
+			if err := netlink.AddrReplace(lo, addr); err != nil {
+				return err
+			}
+		}
+		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: &net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(8, 32)}}); err != nil {
+			return err
+		}
+		listener, err := net.Listen("tcp", server.String())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = listener.Close() }()
+		go func() {
+			for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+				go func() {
+					_, _ = io.Copy(io.Discard, conn) // until the client has gone
+					_ = conn.Close()
+				}()
+			}
+		}()
+		return connectOften(b, to)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// connectOften measures the system call alone.
+func connectOften(b *testing.B, to netip.AddrPort) error {
+	var took []time.Duration
+	at := &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+	for b.Loop() {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+			return err
+		}
+		began := time.Now()
+		err = unix.Connect(fd, at)
+		took = append(took, time.Since(began))
+		_ = unix.Close(fd)
+		if err != nil {
+			return err
+		}
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Nanoseconds()), "p50-ns")
+	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
+	return nil
 }

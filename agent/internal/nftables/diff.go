@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -25,14 +26,14 @@ type edit struct {
 	dropSets   []string
 }
 
-func (e *edit) empty() bool {
-	return len(e.addSets)+len(e.addChains)+len(e.add)+len(e.replace)+len(e.remove)+len(e.dropChains)+len(e.dropSets) == 0
-}
-
 // diffElements compares elements; both may name an element more than once. It sorts them.
 func (e *edit) diffElements(before, after []Element) {
 	slices.SortFunc(before, Element.compare)
 	slices.SortFunc(after, Element.compare)
+	if len(before) == 0 {
+		e.add = slices.CompactFunc(after, func(a, b Element) bool { return a.compare(b) == 0 })
+		return
+	}
 	for len(before) > 0 || len(after) > 0 {
 		switch c := order(before, after); {
 		case c < 0:
@@ -126,7 +127,7 @@ func (c Chain) rulesText() string {
 func (e *edit) sort() {
 	slices.SortFunc(e.addSets, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(e.addChains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
-	e.add, e.replace, e.remove = byRank(e.add), byRank(e.replace), byRank(e.remove)
+	e.remove = slices.Collect(byRank(e.remove))
 	slices.Reverse(e.remove)
 	slices.Sort(e.dropChains)
 	slices.Sort(e.dropSets)
@@ -155,16 +156,24 @@ func rank(set string) int {
 // ranks is how many ranks there are.
 const ranks = 4
 
-// byRank orders sorted elements by rank first.
-func byRank(els []Element) []Element {
-	var groups [ranks][]Element
-	for len(els) > 0 {
-		n := 1
-		for n < len(els) && els[n].Set == els[0].Set {
-			n++
+// byRank yields sorted elements in the order of their sets' ranks.
+func byRank(els []Element) iter.Seq[Element] {
+	return func(yield func(Element) bool) {
+		for r := range ranks {
+			for rest := els; len(rest) > 0; {
+				n := 1
+				for n < len(rest) && rest[n].Set == rest[0].Set {
+					n++
+				}
+				if rank(rest[0].Set) == r {
+					for _, el := range rest[:n] {
+						if !yield(el) {
+							return
+						}
+					}
+				}
+				rest = rest[n:]
+			}
 		}
-		r := rank(els[0].Set)
-		groups[r], els = append(groups[r], els[:n]...), els[n:]
 	}
-	return slices.Concat(groups[:]...)
 }

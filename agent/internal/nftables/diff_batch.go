@@ -1,24 +1,54 @@
 package nftables
 
-import "golang.org/x/sys/unix"
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+)
 
 // batchElements is how many elements one transaction has at most. More would save nothing: the kernel's work is by element.
 const batchElements = 20000
 
-// batches turns an edit into transactions, to be done in this order: what others lead to comes first, rules come after the
-// elements that they look up, and what goes comes last. A new table in place of another one is a single transaction.
-func (e *edit) batches(l *language) []*batch {
-	w := batchWriter{language: l, limit: batchElements}
+// write sends an edit as transactions, in this order: what others lead to comes first, rules come after the elements that
+// they look up, and what goes comes last. A new table in place of another one is a single transaction. It stops at the first
+// error.
+func (e *edit) write(l *language, send func(*batch) error) error {
+	w := batchWriter{batch: newBatch(l), language: l, send: send, limit: batchElements}
 	if e.replaces {
-		w.limit = 1 << 30
-	}
-	b := w.next()
-	if e.replaces {
-		b.deleteTable()
+		w.limit = math.MaxInt
+		w.deleteTable()
 	}
 	if e.table {
-		b.addTable()
+		w.addTable(0)
 	}
+	e.writeObjects(w.batch)
+	for el := range byRank(e.add) {
+		w.element(unix.NFT_MSG_NEWSETELEM, el)
+	}
+	for el := range byRank(e.replace) {
+		w.element(unix.NFT_MSG_DELSETELEM, Element{Set: el.Set, Key: el.Key})
+		w.element(unix.NFT_MSG_NEWSETELEM, el)
+	}
+	e.writeRules(w.batch)
+	w.flush()
+	for _, el := range e.remove {
+		w.element(unix.NFT_MSG_DELSETELEM, Element{Set: el.Set, Key: el.Key})
+	}
+	for _, name := range e.dropChains {
+		w.flushChain(name)
+	}
+	for _, name := range e.dropChains {
+		w.deleteChain(name)
+	}
+	for _, name := range e.dropSets {
+		w.deleteSet(name)
+	}
+	w.flush()
+	return w.err
+}
+
+// writeObjects writes new sets, and new chains without rules.
+func (e *edit) writeObjects(b *batch) {
 	for _, s := range e.addSets {
 		b.addSet(s)
 	}
@@ -27,14 +57,9 @@ func (e *edit) batches(l *language) []*batch {
 			b.addChain(c)
 		}
 	}
-	for _, el := range e.add {
-		w.element(unix.NFT_MSG_NEWSETELEM, el)
-	}
-	for _, el := range e.replace {
-		w.element(unix.NFT_MSG_DELSETELEM, Element{Set: el.Set, Key: el.Key})
-		w.element(unix.NFT_MSG_NEWSETELEM, el)
-	}
-	b = w.current()
+}
+
+func (e *edit) writeRules(b *batch) {
 	for _, c := range e.addChains {
 		if !e.fresh[c.Name] {
 			b.flushChain(c.Name)
@@ -43,55 +68,30 @@ func (e *edit) batches(l *language) []*batch {
 			b.addRule(c.Name, r)
 		}
 	}
-	w.goes(e)
-	if last := w.current(); last.empty() {
-		w.all = w.all[:len(w.all)-1]
-	}
-	return w.all
 }
 
-// goes writes what is to be removed, in transactions of their own.
-func (w *batchWriter) goes(e *edit) {
-	if len(e.remove)+len(e.dropChains)+len(e.dropSets) == 0 {
-		return
-	}
-	if !w.current().empty() {
-		w.next()
-	}
-	for _, el := range e.remove {
-		w.element(unix.NFT_MSG_DELSETELEM, Element{Set: el.Set, Key: el.Key})
-	}
-	b := w.current()
-	for _, name := range e.dropChains {
-		b.flushChain(name)
-	}
-	for _, name := range e.dropChains {
-		b.deleteChain(name)
-	}
-	for _, name := range e.dropSets {
-		b.deleteSet(name)
-	}
-}
-
-// batchWriter begins a new batch when one is full.
+// batchWriter sends a batch when it is full.
 type batchWriter struct {
-	*language
-	all          []*batch
+	*batch
+	language     *language
+	send         func(*batch) error
 	limit, count int
+	err          error
 }
 
-func (w *batchWriter) current() *batch { return w.all[len(w.all)-1] }
-
-func (w *batchWriter) next() *batch {
-	w.all, w.count = append(w.all, newBatch(w.language)), 0
-	return w.current()
+// flush sends what there is, unless something went wrong before.
+func (w *batchWriter) flush() {
+	if w.err == nil && !w.empty() {
+		w.err = w.send(w.batch)
+	}
+	w.batch, w.count = newBatch(w.language), 0
 }
 
 // element writes one element; a removal and the addition that replaces it stay together.
 func (w *batchWriter) element(op uint16, e Element) {
-	if w.count >= w.limit && op == w.current().open.op && e.Set != "" {
-		w.next()
+	if w.count >= w.limit && op == w.open.op {
+		w.flush()
 	}
 	w.count++
-	w.current().element(op, e)
+	w.batch.element(op, e)
 }

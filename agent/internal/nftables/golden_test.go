@@ -62,7 +62,7 @@ func loadsAs(t *testing.T, text string, file trace.File) {
 		if err != nil {
 			return err
 		}
-		has, err := read(s, st.settings.language)
+		has, err := read(t.Context(), s, st.settings.language)
 		for _, d := range has.differences(st.settings.language, elements, whole) {
 			if file.Family == fwd.IPv6 && strings.Contains(d.Object, learnChain) {
 				continue

@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -19,8 +20,11 @@ const (
 
 // batch is one transaction under construction: the kernel does all of it or nothing.
 type batch struct {
-	nf  byte
-	buf []byte
+	nf    byte
+	table string
+	buf   []byte
+	// err is what could not be encoded; such a batch is not sent.
+	err error
 	// notes says what each message is for, in errors.
 	notes []string
 	// open is the element list that grows, if any.
@@ -32,7 +36,7 @@ type batch struct {
 }
 
 func newBatch(l *language) *batch {
-	b := &batch{nf: byte(l.nf)}
+	b := &batch{nf: byte(l.nf), table: tableName}
 	b.control(unix.NFNL_MSG_BATCH_BEGIN)
 	return b
 }
@@ -77,9 +81,7 @@ func (b *batch) begin(kind, flags uint16, note string) int {
 }
 
 func (b *batch) end(at int) {
-	for len(b.buf)%4 != 0 {
-		b.buf = append(b.buf, 0)
-	}
+	b.buf = padded(b.buf)
 	binary.NativeEndian.PutUint32(b.buf[at:], uint32(len(b.buf)-at))
 }
 
@@ -93,14 +95,18 @@ func (b *batch) message(op, flags uint16, note string, attrs []netlink.Attribute
 	b.end(at)
 }
 
-// marshal encodes attributes. It fails only for attributes beyond 64 KiB, which nothing here can reach.
+// marshal encodes attributes, none of which is longer than 64 KiB.
 func marshal(attrs []netlink.Attribute) []byte {
-	data, err := netlink.MarshalAttributes(attrs)
-	if err != nil {
-		panic(fmt.Sprintf("marshal attributes: %v", err))
+	var b []byte
+	for _, a := range attrs {
+		b = binary.NativeEndian.AppendUint16(b, uint16(attrSize+len(a.Data)))
+		b = binary.NativeEndian.AppendUint16(b, a.Type)
+		b = padded(append(b, a.Data...))
 	}
-	return data
+	return b
 }
+
+func padded(b []byte) []byte { return append(b, make([]byte, align(len(b))-len(b))...) }
 
 func text(kind uint16, s string) netlink.Attribute {
 	return netlink.Attribute{Type: kind, Data: append([]byte(s), 0)}
@@ -114,18 +120,18 @@ func nest(kind uint16, attrs ...netlink.Attribute) netlink.Attribute {
 	return netlink.Attribute{Type: kind | unix.NLA_F_NESTED, Data: marshal(attrs)}
 }
 
-func (b *batch) addTable() {
+func (b *batch) addTable(flags uint32) {
 	b.message(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, "add table", []netlink.Attribute{
-		text(unix.NFTA_TABLE_NAME, tableName), number(unix.NFTA_TABLE_FLAGS, 0),
+		text(unix.NFTA_TABLE_NAME, b.table), number(unix.NFTA_TABLE_FLAGS, flags),
 	})
 }
 
 func (b *batch) deleteTable() {
-	b.message(unix.NFT_MSG_DELTABLE, 0, "delete table", []netlink.Attribute{text(unix.NFTA_TABLE_NAME, tableName)})
+	b.message(unix.NFT_MSG_DELTABLE, 0, "delete table", []netlink.Attribute{text(unix.NFTA_TABLE_NAME, b.table)})
 }
 
 func (b *batch) addChain(c Chain) {
-	attrs := []netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, tableName), text(unix.NFTA_CHAIN_NAME, c.Name)}
+	attrs := []netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, b.table), text(unix.NFTA_CHAIN_NAME, c.Name)}
 	if c.Hook != nil {
 		attrs = append(attrs,
 			nest(unix.NFTA_CHAIN_HOOK, number(unix.NFTA_HOOK_HOOKNUM, c.Hook.number), number(unix.NFTA_HOOK_PRIORITY, uint32(c.Hook.priority))),
@@ -136,13 +142,13 @@ func (b *batch) addChain(c Chain) {
 
 func (b *batch) deleteChain(name string) {
 	b.message(unix.NFT_MSG_DELCHAIN, 0, "delete chain "+name, []netlink.Attribute{
-		text(unix.NFTA_CHAIN_TABLE, tableName), text(unix.NFTA_CHAIN_NAME, name),
+		text(unix.NFTA_CHAIN_TABLE, b.table), text(unix.NFTA_CHAIN_NAME, name),
 	})
 }
 
 func (b *batch) flushChain(name string) {
 	b.message(unix.NFT_MSG_DELRULE, 0, "flush chain "+name, []netlink.Attribute{
-		text(unix.NFTA_RULE_TABLE, tableName), text(unix.NFTA_RULE_CHAIN, name),
+		text(unix.NFTA_RULE_TABLE, b.table), text(unix.NFTA_RULE_CHAIN, name),
 	})
 }
 
@@ -151,12 +157,12 @@ func (b *batch) addRule(chain string, r Rule) {
 	for _, e := range r.Exprs {
 		data, err := marshalExpr(b.nf, e)
 		if err != nil {
-			panic(fmt.Sprintf("marshal %T of rule %q: %v", e, r.Text, err))
+			b.err = errors.Join(b.err, fmt.Errorf("encode %T of rule %q: %w", e, r.Text, err))
 		}
 		exprs = append(exprs, netlink.Attribute{Type: unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED, Data: data})
 	}
 	b.message(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, "add rule to "+chain+": "+r.Text, []netlink.Attribute{
-		text(unix.NFTA_RULE_TABLE, tableName), text(unix.NFTA_RULE_CHAIN, chain), nest(unix.NFTA_RULE_EXPRESSIONS, exprs...),
+		text(unix.NFTA_RULE_TABLE, b.table), text(unix.NFTA_RULE_CHAIN, chain), nest(unix.NFTA_RULE_EXPRESSIONS, exprs...),
 	})
 }
 
@@ -168,7 +174,7 @@ const clientsSize = 1 << 20
 
 func (b *batch) addSet(s Set) {
 	attrs := []netlink.Attribute{
-		text(unix.NFTA_SET_TABLE, tableName), text(unix.NFTA_SET_NAME, s.Name), number(unix.NFTA_SET_ID, uint32(len(b.notes))),
+		text(unix.NFTA_SET_TABLE, b.table), text(unix.NFTA_SET_NAME, s.Name), number(unix.NFTA_SET_ID, uint32(len(b.notes))),
 	}
 	d := definition(s)
 	attrs = append(attrs, number(unix.NFTA_SET_FLAGS, d.flags), number(unix.NFTA_SET_KEY_TYPE, d.keyType), number(unix.NFTA_SET_KEY_LEN, d.keyLen))
@@ -184,7 +190,7 @@ func (b *batch) addSet(s Set) {
 
 func (b *batch) deleteSet(name string) {
 	b.message(unix.NFT_MSG_DELSET, 0, "delete set "+name, []netlink.Attribute{
-		text(unix.NFTA_SET_TABLE, tableName), text(unix.NFTA_SET_NAME, name),
+		text(unix.NFTA_SET_TABLE, b.table), text(unix.NFTA_SET_NAME, name),
 	})
 }
 
@@ -261,10 +267,7 @@ func (b *batch) value(s string) {
 	order := binary.NativeEndian
 	b.buf = order.AppendUint16(b.buf, uint16(attrSize+len(s)))
 	b.buf = order.AppendUint16(b.buf, unix.NFTA_DATA_VALUE)
-	b.buf = append(b.buf, s...)
-	for len(b.buf)%4 != 0 {
-		b.buf = append(b.buf, 0)
-	}
+	b.buf = padded(append(b.buf, s...))
 }
 
 func (b *batch) openElements(op uint16, set string) {
@@ -276,7 +279,7 @@ func (b *batch) openElements(op uint16, set string) {
 	b.open.set, b.open.op = set, op
 	b.open.start = b.begin(nftables(op), flags, note+set)
 	b.buf = append(b.buf, marshal([]netlink.Attribute{
-		text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, set),
+		text(unix.NFTA_SET_ELEM_LIST_TABLE, b.table), text(unix.NFTA_SET_ELEM_LIST_SET, set),
 	})...)
 	b.open.list = b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 }

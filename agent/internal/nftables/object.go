@@ -72,19 +72,31 @@ func (f frontend) isNodePort() bool { return !f.addr.IsValid() }
 
 // key is the frontend as the beginning of a key.
 func (f frontend) key() []byte {
-	var b []byte
+	b := make([]byte, 0, maxKey)
 	if !f.isNodePort() {
-		b = append(b, f.addr.AsSlice()...)
+		b = appendAddr(b, f.addr)
 	}
 	b = append(b, f.protocol.IANA(), 0, 0, 0)
 	return appendPort(b, f.port)
+}
+
+// maxKey is the size of the longest key: a frontend and a client's address.
+const maxKey = 40
+
+func appendAddr(b []byte, a netip.Addr) []byte {
+	if a.Is4() {
+		four := a.As4()
+		return append(b, four[:]...)
+	}
+	sixteen := a.As16()
+	return append(b, sixteen[:]...)
 }
 
 func appendPort(b []byte, port uint16) []byte { return append(b, byte(port>>8), byte(port), 0, 0) }
 
 // endpointData is an endpoint as the data of an element.
 func endpointData(a netip.AddrPort) string {
-	return string(appendPort(a.Addr().AsSlice(), a.Port()))
+	return string(appendPort(appendAddr(make([]byte, 0, maxKey), a.Addr()), a.Port()))
 }
 
 // endpointOf reads what endpointData writes.

@@ -22,13 +22,18 @@ func configFor(o trace.Options) Config {
 	return c
 }
 
+// loadTraces reads the traces of all modes, and those of this one.
 func loadTraces(t *testing.T) []trace.File {
 	t.Helper()
-	files, err := trace.Load(traces)
-	if err != nil {
-		t.Fatal(err)
+	var all []trace.File
+	for _, dir := range []string{traces, "testdata"} {
+		files, err := trace.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, files...)
 	}
-	return files
+	return all
 }
 
 // TestPackets sends every case of every trace as real packets, in both families.

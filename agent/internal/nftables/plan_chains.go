@@ -139,8 +139,9 @@ func (s *settings) chains(n needs) []Chain {
 			Chain{Name: p.prefix() + externalLocalChain, Rules: s.externalLocal(p)})
 	}
 	for p := range pool(pools) {
+		chains = append(chains, s.pick(n, p))
 		for level := range n.levels[p] + 1 {
-			chains = append(chains, s.pick(n, poolLevel{p, level}))
+			chains = append(chains, s.draw(poolLevel{p, level}))
 		}
 	}
 	return chains
@@ -246,45 +247,46 @@ func (s *settings) learn(n needs) []Rule {
 	return rules
 }
 
+// pick finds the level of the frontend's list. The chains of the levels are led to from one chain, not each from the one
+// before, since the kernel counts how deep chains lead to one another, and allows 16.
+func (s *settings) pick(n needs, p pool) Chain {
+	c, key := Chain{Name: p.prefix() + pickChain}, s.frontend(p)
+	if n.affinity[p] {
+		c.Rules = append(c.Rules, rule(vmap(p.prefix()+affinityMap, key...)))
+	}
+	for level := range n.levels[p] {
+		c.Rules = append(c.Rules, rule(notIn(overSet(p, level), key...), goTo(drawName(poolLevel{p, level}))))
+	}
+	c.Rules = append(c.Rules, rule(goTo(drawName(poolLevel{p, n.levels[p]}))))
+	return c
+}
+
 // tries is how often a slot is drawn at random before the lower half is taken, all slots of which are filled. A list fills
 // more than half of the slots of its level, so that 8 tries fail for less than one packet in 256, and then still give any
 // of half the endpoints: no endpoint gets a share that differs from another's by more than a hundredth of it.
 const tries = 8
 
-// pick translates to an endpoint of the frontend's list: longer lists go on to the next level; the others draw slots until
-// one is filled. The first endpoint's slot comes in the end, twice: a packet that is on its way while the list changes may
-// have missed the others. Nothing in the list is a list without endpoints.
-func (s *settings) pick(n needs, at poolLevel) Chain {
-	p, key := at.pool, s.frontend(at.pool)
-	c := Chain{Name: pickName(at)}
-	draw := func(times, slots int) {
+// draw translates to an endpoint of the frontend's list: slots are drawn until one is filled. The first endpoint's slot
+// comes in the end, twice: a packet that is on its way while the list changes may have missed the others, and even that one
+// while it is replaced. Nothing there is a list without endpoints.
+func (s *settings) draw(at poolLevel) Chain {
+	c, key := Chain{Name: drawName(at)}, s.frontend(at.pool)
+	from := func(slots, times int) {
 		for range times {
-			c.Rules = append(c.Rules, rule(s.dnat(p.prefix()+endpointsSet, append(slices.Clone(key), random(slots))...)))
+			c.Rules = append(c.Rules, rule(s.dnat(at.pool.prefix()+endpointsSet, append(slices.Clone(key), random(slots))...)))
 		}
-	}
-	if at.level == 0 && n.affinity[p] {
-		c.Rules = append(c.Rules, rule(vmap(p.prefix()+affinityMap, key...)))
-	}
-	if at.level < n.levels[p] {
-		c.Rules = append(c.Rules, rule(in(overSet(p, at.level), key...), goTo(pickName(poolLevel{p, at.level + 1}))))
 	}
 	switch slots := 1 << at.level; slots {
 	case 1:
 	case 2:
-		draw(1, slots)
+		from(slots, 1)
 	default:
-		draw(tries, slots)
-		draw(1, slots/2)
+		from(slots, tries)
+		from(slots/2, 1)
 	}
-	draw(2, 1)
+	from(1, 2)
 	c.Rules = append(c.Rules, rule(drop()))
 	return c
 }
 
-func pickName(at poolLevel) string {
-	name := at.pool.prefix() + pickChain
-	if at.level > 0 {
-		name += "-" + itoa(1<<at.level)
-	}
-	return name
-}
+func drawName(at poolLevel) string { return at.pool.prefix() + pickChain + "-" + itoa(1<<at.level) }

@@ -72,6 +72,7 @@ type portPlan struct {
 func (s *settings) plan(id fwd.ID, p *fwd.Port, l lists, owns func(frontend) bool) program {
 	w := portPlan{settings: s, id: id, port: p, lists: l}
 	internal, external := claims(p)
+	w.program.elements = make([]Element, 0, (len(internal)+len(external)+1)*(len(l.cluster)+len(l.local)+3))
 	for _, f := range internal {
 		w.element(Element{Set: clusterIPSet, Key: string(f.addr.AsSlice())})
 		if owns(f) {
@@ -127,11 +128,10 @@ func (w *portPlan) external(f frontend) {
 // list puts a list into the slots of a frontend.
 func (w *portPlan) list(p pool, f frontend, list []netip.AddrPort, local bool) {
 	key := f.key()
+	set, slotted := p.prefix()+endpointsSet, append(key[:len(key):len(key)], make([]byte, wordSize)...)
 	for slot, e := range list {
-		w.element(Element{
-			Set: p.prefix() + endpointsSet, Key: string(binary.NativeEndian.AppendUint32(slices.Clone(key), uint32(slot))),
-			Data: endpointData(e),
-		})
+		binary.NativeEndian.PutUint32(slotted[len(key):], uint32(slot))
+		w.element(Element{Set: set, Key: string(slotted), Data: endpointData(e)})
 	}
 	at := poolLevel{p, level(len(list))}
 	for l := range at.level {
@@ -166,11 +166,13 @@ func (w *portPlan) sourceRanges(f frontend) {
 
 func (w *portPlan) hairpins() {
 	var last netip.Addr
-	for _, e := range slices.Concat(w.lists.cluster, w.lists.local) {
-		if addr := e.Addr().AsSlice(); e.Addr() != last {
-			w.element(Element{Set: hairpinSet, Key: string(slices.Concat(addr, addr))})
+	for _, list := range [][]netip.AddrPort{w.lists.cluster, w.lists.local} {
+		for _, e := range list {
+			if addr := e.Addr(); addr != last {
+				w.element(Element{Set: hairpinSet, Key: string(appendAddr(appendAddr(nil, addr), addr))})
+			}
+			last = e.Addr()
 		}
-		last = e.Addr()
 	}
 }
 

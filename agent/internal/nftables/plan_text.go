@@ -12,7 +12,7 @@ import (
 )
 
 // WritePlan writes what the backend would program for a table, one family, as text that nft loads. Equal input gives equal
-// text. Only the "update" of a set of clients is not as nft would print it: its time-out is in seconds.
+// text.
 func WritePlan(w io.Writer, c Config, f fwd.Family, t *fwd.Table) error {
 	if err := c.Validate(); err != nil {
 		return err

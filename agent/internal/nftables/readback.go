@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -32,11 +33,11 @@ type heldChain struct {
 const reads = 20
 
 // read returns what the kernel holds.
-func read(k kernel, l *language) (image, error) {
+func read(ctx context.Context, k kernel, l *language) (image, error) {
 	var errs error
 	for range reads {
 		img := image{sets: map[string]setDefinition{}, chains: map[string]heldChain{}}
-		err := img.read(k, l)
+		err := img.read(ctx, k, l)
 		switch {
 		case err == nil:
 			return img, nil
@@ -48,7 +49,7 @@ func read(k kernel, l *language) (image, error) {
 	return image{}, fmt.Errorf("read %v table: %w", l.family, errs)
 }
 
-func (img *image) read(k kernel, l *language) error {
+func (img *image) read(ctx context.Context, k kernel, l *language) error {
 	err := k.dump(l, unix.NFT_MSG_GETTABLE, nil, func(_ uint16, attrs []byte) error {
 		a, err := parse(attrs)
 		if err == nil && a.text(unix.NFTA_TABLE_NAME) == tableName {
@@ -67,6 +68,9 @@ func (img *image) read(k kernel, l *language) error {
 	for set, d := range img.sets {
 		if d.flags&unix.NFT_SET_EVAL != 0 {
 			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		err := elements(k, l, set, func(e Element) { img.elements = append(img.elements, e) })
 		if err != nil {

@@ -164,6 +164,12 @@ func in(set string, key ...field) part {
 	return part{p.text + " @" + set, append(p.exprs, &expr.Lookup{SourceRegister: register(0), SetName: set})}
 }
 
+// notIn matches what is not in a set.
+func notIn(set string, key ...field) part {
+	p := loaded(key)
+	return part{p.text + " != @" + set, append(p.exprs, &expr.Lookup{SourceRegister: register(0), SetName: set, Invert: true})}
+}
+
 // vmap jumps where a verdict map says.
 func vmap(set string, key ...field) part {
 	p := loaded(key)
@@ -247,8 +253,10 @@ func translated() part {
 
 // marked matches packets with a bit of the mark.
 func marked(bit uint32) part {
-	return part{fmt.Sprintf("meta mark & 0x%08x != 0x00000000", bit),
-		append([]expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)}}, bitSet(bit)...)}
+	return part{
+		fmt.Sprintf("meta mark & 0x%08x != 0x00000000", bit),
+		append([]expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)}}, bitSet(bit)...),
+	}
 }
 
 func bitSet(bit uint32) []expr.Any {

@@ -15,6 +15,8 @@ type kernel interface {
 	transact(b *batch) error
 	// dump sends a request for a list and calls each with every answer: the operation (NFT_MSG_*) and its attributes.
 	dump(l *language, op uint16, attrs []byte, each func(op uint16, attrs []byte) error) error
+	// number is how many transactions the namespace has seen, from whomever.
+	number() (uint32, error)
 }
 
 // socket is a netlink socket of the namespace that it was opened in. The kernel does a batch while it is being sent, so
@@ -77,6 +79,9 @@ func (s *socket) send(b []byte) error {
 
 // transact implements kernel.
 func (s *socket) transact(b *batch) error {
+	if b.err != nil {
+		return b.err
+	}
 	first := s.seq + 1
 	data := b.bytes(first)
 	s.seq += uint32(len(b.notes))
@@ -151,18 +156,36 @@ var errInterrupted = errors.New("changed while being read")
 
 // dump implements kernel. What each gets is valid during the call only.
 func (s *socket) dump(l *language, op uint16, attrs []byte, each func(op uint16, attrs []byte) error) error {
-	request := &batch{nf: byte(l.nf)}
-	at := request.begin(nftables(op), unix.NLM_F_DUMP, "")
-	request.buf = append(request.buf, attrs...)
-	request.end(at)
-	s.seq++
-	binary.NativeEndian.PutUint32(request.buf[8:], s.seq)
-	if err := s.send(request.buf); err != nil {
+	if err := s.ask(byte(l.nf), op, unix.NLM_F_DUMP, attrs); err != nil {
 		return err
 	}
 	return s.receiveDump(each)
 }
 
+// ask sends a request that is no transaction.
+func (s *socket) ask(nf byte, op, flags uint16, attrs []byte) error {
+	request := &batch{nf: nf}
+	at := request.begin(nftables(op), flags, "")
+	request.buf = append(request.buf, attrs...)
+	request.end(at)
+	s.seq++
+	binary.NativeEndian.PutUint32(request.buf[8:], s.seq)
+	return s.send(request.buf)
+}
+
+// number implements kernel.
+func (s *socket) number() (n uint32, err error) {
+	if err := s.ask(unix.AF_UNSPEC, unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, nil); err != nil {
+		return 0, err
+	}
+	return n, s.receiveDump(func(_ uint16, attrs []byte) error {
+		a, err := parse(attrs)
+		n = a.number(unix.NFTA_GEN_ID)
+		return err
+	})
+}
+
+// receiveDump reads the answers to the last request, up to the end of the dump or the acknowledgement.
 func (s *socket) receiveDump(each func(op uint16, attrs []byte) error) error {
 	var failed error
 	for {
@@ -187,6 +210,7 @@ func (s *socket) receiveDump(each func(op uint16, attrs []byte) error) error {
 				if errno := unix.Errno(-int32(binary.NativeEndian.Uint32(m.data))); errno != 0 {
 					return errno
 				}
+				return failed // the end of what is no dump
 			case failed == nil && len(m.data) >= genSize:
 				failed = each(m.kind&0xff, m.data[genSize:])
 			}

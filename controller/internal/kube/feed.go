@@ -50,7 +50,11 @@ type FeedConfig struct {
 	// Derived are values of the label endpointslice.kubernetes.io/managed-by of slices that were made from Pods: for a
 	// Service with a selector they say nothing that the Pods do not say sooner. Unused where Pods are not watched.
 	Derived []string
-	Logger  *slog.Logger
+	// OutageShare is how many of the Nodes (0 to 1) may be unreachable before their Pods' unreadiness is taken for an outage
+	// of the control plane and held back; 1 never does. SetOutage, if not nil, is told when one begins and ends.
+	OutageShare float64
+	SetOutage   func(bool)
+	Logger      *slog.Logger
 }
 
 // Feed keeps a Sink up to date with the API server.
@@ -58,10 +62,15 @@ type Feed struct {
 	cfg    FeedConfig
 	dirty  *dirty
 	synced chan struct{}
+	// relief fires when the Nodes have been back for a while.
+	relief *time.Timer
 }
 
 // NewFeed returns a Feed that does nothing before Run.
 func NewFeed(cfg FeedConfig) *Feed {
+	if cfg.SetOutage == nil {
+		cfg.SetOutage = func(bool) {}
+	}
 	return &Feed{cfg: cfg, dirty: newDirty(), synced: make(chan struct{})}
 }
 
@@ -78,6 +87,9 @@ func (f *Feed) Run(ctx context.Context) error {
 		return nil
 	}
 	start := time.Now()
+	f.relief = time.NewTimer(outageLinger)
+	defer f.relief.Stop()
+	f.judge(ctx, false)
 	f.round(ctx, f.dirty.take())
 	close(f.synced)
 	f.cfg.Logger.InfoContext(ctx, "first tables computed", slog.Int("services", len(f.cfg.Objects.Services())),
@@ -86,10 +98,42 @@ func (f *Feed) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-f.relief.C:
+			f.judge(ctx, true)
 		case <-f.dirty.wake:
-			if b := f.dirty.take(); !b.since.IsZero() {
+			b := f.dirty.take()
+			if len(b.nodes) > 0 {
+				f.judge(ctx, false)
+			}
+			if !b.since.IsZero() {
 				f.round(ctx, b)
 			}
+		}
+	}
+}
+
+// judge looks whether most Nodes are out of the control plane's reach, and has all Services looked at again whose Pods
+// that concerns. An outage ends when it has been over for outageLinger.
+func (f *Feed) judge(ctx context.Context, relieved bool) {
+	on := &f.cfg.Objects.outage.on
+	cut := cutOff(f.cfg.Objects.Nodes(), f.cfg.OutageShare)
+	switch was := on.Load(); {
+	case cut && !was:
+		f.cfg.Logger.ErrorContext(ctx, "most Nodes are out of the control plane's reach: Pods that are unready by its word alone go on being used",
+			slog.Float64("share", f.cfg.OutageShare))
+	case !cut && was && !relieved:
+		f.relief.Reset(outageLinger)
+		return
+	case !cut && was:
+		f.cfg.Logger.InfoContext(ctx, "most Nodes have been in reach for a while: Pods' readiness is believed again")
+	default:
+		return
+	}
+	on.Store(cut)
+	f.cfg.SetOutage(cut)
+	for _, p := range f.cfg.Objects.allPods() {
+		if assertedUnready(p) {
+			f.dirty.mark("", f.cfg.Objects.ServicesOf(p)...)
 		}
 	}
 }

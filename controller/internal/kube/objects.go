@@ -26,6 +26,7 @@ const (
 // is shared with the cache and must not be written to. Before the caches have synced it is incomplete.
 type Objects struct {
 	services, nodes, slices, pods, endpoints toolscache.SharedIndexInformer
+	outage                                   outage
 }
 
 // Informers are where Objects reads. Pods and Endpoints are nil where they are not watched.
@@ -92,13 +93,14 @@ func (o *Objects) Slices(service types.NamespacedName) []*discoveryv1.EndpointSl
 	return indexed[*discoveryv1.EndpointSlice](o.slices, byService, service.String())
 }
 
-// Pods returns the Pods that a Service selects, in no order; none for a Service without a selector.
+// Pods returns the Pods that a Service selects, in no order; none for a Service without a selector. During an outage of
+// most Nodes they are as their kubelets last reported them, see outage.go.
 func (o *Objects) Pods(s *corev1.Service) []*corev1.Pod {
 	if !endpoints.HasSelector(s) {
 		return nil
 	}
 	pods := indexed[*corev1.Pod](o.pods, byLabel, pairOf(s))
-	return slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !endpoints.Selects(s, p) })
+	return o.outage.believed(slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !endpoints.Selects(s, p) }))
 }
 
 // ServicesOf returns the keys of the Services that select a Pod.
@@ -117,6 +119,13 @@ func (o *Objects) ServicesOf(p *corev1.Pod) []types.NamespacedName {
 // PodsOn returns the Pods that are bound to a Node.
 func (o *Objects) PodsOn(node string) []*corev1.Pod {
 	return indexed[*corev1.Pod](o.pods, byNode, node)
+}
+
+func (o *Objects) allPods() []*corev1.Pod {
+	if o.pods == nil {
+		return nil
+	}
+	return all[*corev1.Pod](o.pods)
 }
 
 // OnSlices calls f for every EndpointSlice there is and then for every change, with the state before (nil where the slice

@@ -17,7 +17,7 @@ func samePod(a, b *corev1.Pod) bool {
 		a.Status.Phase == b.Status.Phase &&
 		a.Status.PodIP == b.Status.PodIP && slices.Equal(a.Status.PodIPs, b.Status.PodIPs) &&
 		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
-		conditionOf(a, corev1.PodReady) == conditionOf(b, corev1.PodReady) &&
+		conditionOf(a, corev1.PodReady) == conditionOf(b, corev1.PodReady) && assertedUnready(a) == assertedUnready(b) &&
 		maps.Equal(a.Labels, b.Labels)
 }
 

@@ -45,6 +45,7 @@ func stripPod(p *corev1.Pod) *corev1.Pod {
 				Type:               corev1.PodConditionType(intern(string(c.Type))),
 				Status:             corev1.ConditionStatus(intern(string(c.Status))),
 				LastTransitionTime: c.LastTransitionTime,
+				Reason:             intern(c.Reason),
 			})
 		default:
 		}

@@ -205,11 +205,11 @@ func setAnnotation(e *corev1.Endpoints, name, value string, there bool) {
 }
 
 // isForeign reports Endpoints objects that are no Service's: the API server's own, and the leader election records of old
-// clients. They are never deleted or mirrored. A Service with a selector and the name of a record gets its endpoints all
-// the same, as upstream has it; the object is ours from then on.
+// clients. They are never mirrored. The former are never written; a Service with a selector that has the name of one of the
+// latter gets its endpoints all the same, as upstream has it.
 func isForeign(e *corev1.Endpoints) bool {
 	_, elected := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
-	return isServers(e) || elected && e.Labels[LabelEndpointsManagedBy] != ObjectController
+	return elected || isServers(e)
 }
 
 // isServers reports the object that the API server writes itself.

@@ -35,6 +35,8 @@ type term struct {
 	// slices and mirrors remember the generations that were written, objects the version that was written over.
 	slices, mirrors *endpointsliceutil.EndpointSliceTracker
 	objects         *overwritten
+	// claimed are the names that had a Service in this term, or an Endpoints object before it.
+	claimed *names
 
 	sliceTriggers, objectTriggers *triggers
 
@@ -51,6 +53,7 @@ func newTerm(cfg Config, m *metrics) *term {
 		slices:        endpointsliceutil.NewEndpointSliceTracker(),
 		mirrors:       endpointsliceutil.NewEndpointSliceTracker(),
 		objects:       &overwritten{versions: map[types.NamespacedName]string{}},
+		claimed:       &names{set: map[types.NamespacedName]struct{}{}},
 		sliceTriggers: newTriggers(), objectTriggers: newTriggers(),
 	}
 	t.reconciler = endpointslice.NewReconciler(cfg.Client, cfg.Reader.NodeLister(), int32(cfg.MaxEndpointsPerSlice), //nolint:gosec // validated
@@ -115,8 +118,10 @@ func (t *term) onSlice(before, now *discoveryv1.EndpointSlice) {
 	}
 }
 
+// onSliceGone restores a slice that somebody else deleted. The trackers do not know those that suited us from the start of
+// this term on; upstream does not restore them.
 func (t *term) onSliceGone(s *discoveryv1.EndpointSlice) {
-	if tracker := t.trackerOf(s); tracker != nil && tracker.Has(s) && !tracker.HandleDeletion(s) {
+	if tracker := t.trackerOf(s); tracker != nil && (!tracker.Has(s) || !tracker.HandleDeletion(s)) {
 		t.enqueueSlice(s)
 	}
 }
@@ -156,9 +161,38 @@ func (t *term) onEndpoints(before, now *corev1.Endpoints) {
 		before.Labels[LabelEndpointsManagedBy] == ObjectController {
 		t.complain(key, upstreamObjectController)
 	}
-	if now == nil || t.sweeping.Load() {
+	sweeping := t.sweeping.Load()
+	if sweeping {
+		t.claimed.add(key)
+	}
+	if now == nil || sweeping {
 		t.queue.Add(task{kindObject, key})
 	}
+}
+
+// names is a set. Safe for concurrent use.
+type names struct {
+	mu  sync.Mutex // guards set
+	set map[types.NamespacedName]struct{}
+}
+
+func (n *names) add(key types.NamespacedName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.set[key] = struct{}{}
+}
+
+func (n *names) has(key types.NamespacedName) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, ok := n.set[key]
+	return ok
+}
+
+func (n *names) remove(key types.NamespacedName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.set, key)
 }
 
 // overwritten remembers which version of an Endpoints object our last update replaced: a cache that still holds it is

@@ -23,18 +23,22 @@ const (
 // syncObject brings the Endpoints object of a Service up to date, or removes it with the Service.
 func (t *term) syncObject(ctx context.Context, key types.NamespacedName) error {
 	current, exists := t.cfg.Reader.Endpoints(key)
-	if exists && isServers(current) {
+	if exists && isForeign(current) {
 		return nil
 	}
 	svc, ok := t.cfg.Reader.Service(key)
 	if !ok {
 		t.objectTriggers.forget(key)
 		t.objects.forget(key)
-		if !exists || isForeign(current) {
-			return nil
+		if exists && t.goesWithService(key, current) {
+			if err := t.removeObject(ctx, current); err != nil {
+				return err
+			}
 		}
-		return t.removeObject(ctx, current)
+		t.claimed.remove(key)
+		return nil
 	}
+	t.claimed.add(key)
 	if !endpoints.HasSelector(svc) || t.rivals.contested(key, time.Now()) {
 		return nil
 	}
@@ -53,6 +57,12 @@ func (t *term) syncObject(ctx context.Context, key types.NamespacedName) error {
 	}
 	t.objectTriggers.written(key)
 	return nil
+}
+
+// goesWithService reports whether an Endpoints object without a Service is to be removed. Somebody may write it before the
+// Service: then there has been none. A leader election record is not ours to delete, unless we made it a Service's.
+func (t *term) goesWithService(key types.NamespacedName, e *corev1.Endpoints) bool {
+	return t.claimed.has(key) && (!isForeign(e) || e.Labels[LabelEndpointsManagedBy] == ObjectController)
 }
 
 func (t *term) removeObject(ctx context.Context, e *corev1.Endpoints) error {

@@ -56,20 +56,25 @@ type Stage struct {
 	Rounds int
 	// Changes is how many endpoints come and as many go in each round; Connections is how many are timed.
 	Changes, Connections int
+	// Calm is for how many seconds in a row memory must not have shrunk before it is read.
+	Calm int
 }
 
 // FullPlan is what the targets ask for.
 func FullPlan() []Stage {
 	return []Stage{
-		{world.World{Services: 1_000, Endpoints: 2}, 3, 10, 2000},
-		{world.World{Services: 5_000, Endpoints: 2}, 3, 10, 2000},
-		{world.World{Services: 10_000, Endpoints: 2}, 3, 10, 2000},
-		{world.World{Services: 30_000, Endpoints: 4}, 1, 5, 1000},
-		{world.World{Services: 100_000, Endpoints: 2}, 1, 5, 1000},
+		{world.World{Services: 1_000, Endpoints: 2}, 3, 10, 2000, 5},
+		{world.World{Services: 5_000, Endpoints: 2}, 3, 10, 2000, 5},
+		{world.World{Services: 10_000, Endpoints: 2}, 3, 10, 2000, 5},
+		{world.World{Services: 30_000, Endpoints: 4}, 1, 5, 1000, 5},
+		{world.World{Services: 100_000, Endpoints: 2}, 1, 5, 1000, 5},
 	}
 }
 
+// SinglePlan is one size in one round.
+func SinglePlan(w world.World) []Stage { return []Stage{{w, 1, 5, 2000, 5}} }
+
 // QuickPlan shows that everything works.
 func QuickPlan() []Stage {
-	return []Stage{{world.World{Services: 1_000, Endpoints: 2}, 1, 3, 400}}
+	return []Stage{{world.World{Services: 1_000, Endpoints: 2}, 1, 3, 400, 1}}
 }

@@ -48,9 +48,11 @@ func Run(ctx context.Context, cfg Config) (results []Result, err error) {
 			r := Result{Mode: mode, Stage: stage, Of: map[Side][]Figures{}}
 			for round := range stage.Rounds {
 				for _, side := range order(round, stage.World.Services <= mode.PeerMost) {
-					v := visit{setting{world: stage.World, mode: mode, dir: cfg.Dir, programs: cfg.Programs}, stage, side, plain}
+					if endless(r.Of[side]) {
+						continue
+					}
 					began := time.Now()
-					f, err := v.run(ctx)
+					f, err := visit{setting{world: stage.World, mode: mode, dir: cfg.Dir, programs: cfg.Programs}, stage, side, plain}.run(ctx)
 					if err != nil {
 						return results, fmt.Errorf("%v, %v, %v: %w", side, mode.Name, stage.World, err)
 					}
@@ -63,6 +65,13 @@ func Run(ctx context.Context, cfg Config) (results []Result, err error) {
 		}
 	}
 	return results, nil
+}
+
+// EndlessStart is a start after which a side is not started again at the same size.
+const EndlessStart = 90 * time.Second
+
+func endless(rounds []Figures) bool {
+	return len(rounds) > 0 && rounds[len(rounds)-1].Cold.Whole > EndlessStart
 }
 
 // order is who comes first in a round; the other one does in the next.

@@ -1,5 +1,60 @@
 package table
 
-import "github.com/fairlead/fairlead/test/bench/contest"
+import (
+	"fmt"
+	"strings"
 
-func Document(h Header, results []contest.Result) string { return "" }
+	"github.com/fairlead/fairlead/test/bench/contest"
+)
+
+// Document writes all tables. Results are in the order in which they are shown.
+func Document(h Header, results []contest.Result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, preface, h.Command, h.date, h.version, h.machine, h.loadBefore, h.loadAfter, h.took.Minutes(), contest.EndlessStart)
+	for _, s := range []section{changes(), starts(), memory(), packets()} {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, s.text)
+		row(&b, s.head)
+		rule := make([]string, len(s.head))
+		for i := range rule {
+			rule[i] = "---:"
+		}
+		rule[0] = "---"
+		row(&b, rule)
+		for _, r := range results {
+			row(&b, append([]string{r.Mode.Name, r.Stage.World.String()}, s.cells(r, h.Quick)...))
+		}
+	}
+	return b.String()
+}
+
+// section is one table: cells come after mode and size.
+type section struct {
+	title, text string
+	head        []string
+	cells       func(r contest.Result, quick bool) []string
+}
+
+func row(b *strings.Builder, cells []string) {
+	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+}
+
+const preface = `# Benchmarks: the agent, side by side with kube-proxy
+
+Written by ` + "`%s`" + ` on %s with version %s, on %s; load average %s before and %s after the run, which took %.0f minutes.
+Every figure is of that run. Do not edit: run it again. On another machine the times differ, the ratios hardly.
+
+How it is measured:
+
+- Both are the real programs, fairlead-agent as ` + "`make build`" + ` makes it and kube-proxy v1.36.3, each alone on a node that is a new network
+  namespace: a client's namespace (a Pod of the node) on one side, the endpoints' on the other. They come by turns, so that a
+  machine that is slow for a while is slow for both; a figure is the median over all rounds, and over all samples where a
+  round has many.
+- Each side is handed the cluster in its own language over a loopback connection: kube-proxy the Kubernetes API's streamed
+  lists and watches in protobuf, the agent the controller's stream, both encoded before the clock starts. The clock runs from
+  the first byte of a change (or of the whole cluster) until the program says that the kernel has it: kube-proxy's log line
+  after a pass over the rules, the agent's report. After each start and each change, connections check what was said.
+- kube-proxy's minimum period between two passes is set to 1 ms (default: 1 s) and its periodic passes to one an hour, so that
+  it waits for nothing. Log level 2, no conntrack limits. Its API server and our controller are not part of these figures.
+- Services have one TCP port and a cluster IP, IPs in the random order of an allocator. kube-proxy is left out where its start
+  alone would take minutes; whoever took more than %v to start at one size is measured there once.
+`

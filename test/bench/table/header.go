@@ -1,7 +1,7 @@
 // Package table judges what package contest found by the project's targets, and writes it down for readers.
 //
 // Input are Results and a Header with the machine; output is a Markdown document, made of nothing but these figures. It is
-// the same text for the same input. Its neighbour is the command in the folder above.
+// the same text for the same input. Its neighbour is the command cmd/bench.
 package table
 
 import (
@@ -32,11 +32,14 @@ func (h *Header) Look(now time.Time) error {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
 	release, _, _ := strings.Cut(strings.TrimSpace(string(kernel)), "-")
-	processor, err := processor()
+	h.machine = fmt.Sprintf("%d cores (%s), Linux %s, %s", runtime.NumCPU(), runtime.GOARCH, release, runtime.Version())
+	tool, err := exec.Command("iptables", "--version").Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("look at iptables: %w", err)
 	}
-	h.machine = fmt.Sprintf("%d cores (%s), Linux %s, %s", runtime.NumCPU(), processor, release, runtime.Version())
+	if words := strings.Fields(string(tool)); len(words) > 1 {
+		h.machine += ", iptables " + words[1]
+	}
 	out, err := exec.Command("git", "-C", h.Root, "describe", "--tags", "--always", "--dirty").Output()
 	if err != nil {
 		out = []byte("unknown") // a tree without its history
@@ -51,19 +54,6 @@ func (h *Header) Done(took time.Duration) (err error) {
 	h.took = took
 	h.loadAfter, err = load()
 	return err
-}
-
-func processor() (string, error) {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "", fmt.Errorf("look at the machine: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value), nil
-		}
-	}
-	return runtime.GOARCH, nil
 }
 
 func load() (string, error) {

@@ -24,12 +24,17 @@ const (
 	NodeName  = "node-1"
 	namespace = "bench"
 	portName  = "http"
-	// ServicePort and EndpointPort are the ports of all Services and of all endpoints.
-	ServicePort, EndpointPort = 80, 8080
+	// ServicePort is the port of all Services.
+	ServicePort = 80
+	// EndpointPort is the port of all endpoints.
+	EndpointPort = 8080
 )
 
-// MaxServices is how many Services a World may have, MaxEndpoints how many endpoints each.
-const MaxServices, MaxEndpoints = 200_000, 8
+// MaxServices is how many Services a World may have.
+const MaxServices = 200_000
+
+// MaxEndpoints is how many endpoints each of them may have.
+const MaxEndpoints = 8
 
 // ServiceCIDR holds the cluster IPs.
 func ServiceCIDR() netip.Prefix { return netip.MustParsePrefix("10.96.0.0/12") }
@@ -74,8 +79,8 @@ func (w World) Validate() error {
 
 // VirtualIP is where Service i is reached.
 func (w World) VirtualIP(i int) netip.AddrPort {
-	const odd, offset, size = 611_953, 97, 1 << 20 // an odd factor permutes the range of 2^20 addresses
-	return netip.AddrPortFrom(add(ServiceCIDR().Addr(), (i*odd+offset)%size), ServicePort)
+	const odd, size = 611_953, 1 << 20 // an odd factor permutes the range of 2^20 addresses
+	return netip.AddrPortFrom(add(ServiceCIDR().Addr(), (i+1)*odd%size), ServicePort)
 }
 
 // EndpointsOf are the endpoints that Service i has at the beginning, sorted.

@@ -18,8 +18,12 @@ import (
 
 	"github.com/fairlead/fairlead/test/bench/contest"
 	"github.com/fairlead/fairlead/test/bench/table"
+	"github.com/fairlead/fairlead/test/bench/world"
 	"github.com/fairlead/fairlead/test/cluster/binaries"
 )
+
+// everything is the command that measures all and writes the document; any flag makes it less.
+const everything = "make bench"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -35,6 +39,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := flags.Bool("quick", false, "measure 1,000 Services once, to see that everything works, and write nothing but the standard output")
 	modes := flags.String("modes", "", "measure only modes whose name contains this `text`")
+	services := flags.Int("services", 0, "measure only this `number` of Services, with two endpoints each, in one round")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("flags: %w", err)
 	}
@@ -55,6 +60,9 @@ func run(ctx context.Context, args []string) error {
 	if *quick {
 		cfg.Plan = contest.QuickPlan()
 	}
+	if *services > 0 {
+		cfg.Plan = contest.SinglePlan(world.World{Services: *services, Endpoints: 2})
+	}
 	for _, m := range contest.Modes() {
 		if strings.Contains(m.Name, *modes) {
 			cfg.Modes = append(cfg.Modes, m)
@@ -63,23 +71,19 @@ func run(ctx context.Context, args []string) error {
 	if len(cfg.Modes) == 0 {
 		return fmt.Errorf("--modes %q: no mode has that in its name", *modes)
 	}
-	return measure(ctx, cfg, table.Header{Root: root, Quick: *quick, Command: command(*quick, *modes)})
-}
-
-// command is what a reader types to get the same.
-func command(quick bool, modes string) string {
-	switch {
-	case modes != "":
-		return fmt.Sprintf("go run ./test/bench --modes %q", modes)
-	case quick:
-		return "make bench QUICK=1"
+	h := table.Header{Root: root, Quick: *quick, Command: everything}
+	if len(args) > 0 {
+		h.Command = "go run ./test/bench/cmd/bench " + strings.Join(args, " ")
 	}
-	return "make bench"
+	return measure(ctx, cfg, h)
 }
 
 func measure(ctx context.Context, cfg contest.Config, h table.Header) (err error) {
 	if cfg.Dir, err = os.MkdirTemp("", "fairlead-bench-"); err != nil {
 		return fmt.Errorf("make folder: %w", err)
+	}
+	if cfg.Programs["fairlead-agent"], err = keep(cfg.Programs["fairlead-agent"], cfg.Dir); err != nil {
+		return err
 	}
 	began := time.Now()
 	if err := h.Look(began); err != nil {
@@ -93,7 +97,7 @@ func measure(ctx context.Context, cfg contest.Config, h table.Header) (err error
 		return err
 	}
 	document := table.Document(h, results)
-	if h.Quick || h.Command != "make bench" {
+	if h.Command != everything {
 		fmt.Print(document)
 	} else if err := os.WriteFile(filepath.Join(h.Root, "docs", "benchmarks.md"), []byte(document), 0o644); err != nil { //nolint:gosec // for everybody
 		return fmt.Errorf("write document: %w", err)
@@ -102,4 +106,17 @@ func measure(ctx context.Context, cfg contest.Config, h table.Header) (err error
 		return fmt.Errorf("remove folder: %w", err)
 	}
 	return nil
+}
+
+// keep copies a program, so that a build in the meantime does not change what is measured.
+func keep(program, dir string) (string, error) {
+	text, err := os.ReadFile(program)
+	if err != nil {
+		return "", fmt.Errorf("copy program: %w", err)
+	}
+	path := filepath.Join(dir, filepath.Base(program))
+	if err := os.WriteFile(path, text, 0o700); err != nil { //nolint:gosec // it is run by its owner
+		return "", fmt.Errorf("copy program: %w", err)
+	}
+	return path, nil
 }
