@@ -23,7 +23,7 @@ const (
 // syncObject brings the Endpoints object of a Service up to date, or removes it with the Service.
 func (t *term) syncObject(ctx context.Context, key types.NamespacedName) error {
 	current, exists := t.cfg.Reader.Endpoints(key)
-	if exists && isForeign(current) {
+	if exists && isServers(current) {
 		return nil
 	}
 	svc, ok := t.cfg.Reader.Service(key)
