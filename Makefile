@@ -15,6 +15,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Variables of single targets, to be set on the command line: make demo KEEP=1 MODE=iptables.
 NODES   ?= 3
 DIR     ?=
+DNS     ?=
+ALL     ?=
 KEEP    ?=
 MODE    ?=
 RUN     ?= .
@@ -93,16 +95,16 @@ verify-generate: $(BUF) $(PROTOC) ## fail if the committed generated code is not
 	done
 
 .PHONY: demo
-demo: packages build ## watch a real cluster's traffic follow Pod readiness (KEEP=1 leaves it running, MODE=iptables)
+demo: packages build ## watch a real cluster's traffic follow Pod readiness (KEEP=1 leaves it running, MODE=iptables or nftables)
 	$(GO) run ./test/cmd/demo
 
 .PHONY: cluster-up
-cluster-up: packages ## start a real cluster and leave it running (NODES=3, DIR=)
-	$(GO) run ./test/cmd/cluster up --nodes $(NODES) $(if $(DIR),--dir $(DIR))
+cluster-up: packages ## start a real cluster and leave it running (NODES=3, DIR=, DNS=1 deploys CoreDNS)
+	$(GO) run ./test/cmd/cluster up --nodes $(NODES) $(if $(DNS),--dns) $(if $(DIR),--dir $(DIR))
 
 .PHONY: cluster-down
-cluster-down: ## remove what cluster-up left, also after a crash (DIR=)
-	$(GO) run ./test/cmd/cluster down $(if $(DIR),--dir $(DIR))
+cluster-down: ## remove what cluster-up left, also after a crash (DIR=; ALL=1: every cluster of this machine)
+	$(GO) run ./test/cmd/cluster down $(if $(ALL),--all,$(if $(DIR),--dir $(DIR)))
 
 .PHONY: binaries
 binaries: ## build Kubernetes, etcd and CoreDNS for the test cluster into the cache folder, once

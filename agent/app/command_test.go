@@ -66,6 +66,7 @@ func TestBadCommandLines(t *testing.T) {
 		"plan":                                                                         "plan: -f is missing",
 		"plan -f /nonexistent":                                                         "plan -f /nonexistent: open /nonexistent",
 		"plan -f - --family=IPv5":                                                      `--family "IPv5": want IPv4 or IPv6`,
+		good + "--mode=nftables --iptables-flavor=legacy":                              "--iptables-flavor legacy: --mode nftables has none: leave it out",
 		"plan -f - --mode=auto":                                                        "--mode auto: depends on a kernel: name iptables or nftables",
 		"cleanup --all":                                                                "unknown flag: --all",
 		"cleanup --log-level=loud":                                                     `--log-level "loud"`,

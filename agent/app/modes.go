@@ -117,7 +117,7 @@ func cleanMode(ctx context.Context, mode string, logger *slog.Logger) error {
 	backend, err := rules.openMode(ctx, hostFacts{logger: logger})
 	var unsupported *nftables.UnsupportedError
 	if errors.Is(err, iptables.ErrNoIptables) || errors.As(err, &unsupported) {
-		logger.InfoContext(ctx, "not looked for what another mode may have left", slog.String("mode", mode), slog.Any("error", err))
+		logger.WarnContext(ctx, "not looked for what another mode may have left", slog.String("mode", mode), slog.Any("error", err))
 		return nil
 	}
 	if err == nil {
@@ -129,9 +129,17 @@ func cleanMode(ctx context.Context, mode string, logger *slog.Logger) error {
 	return nil
 }
 
-// cleanAll removes what any mode has made on this host.
+// cleanAll removes what any mode has made on this host. Unlike a mode's successor it fails where it could not look: who asks
+// for a clean host has to know.
 func cleanAll(ctx context.Context, logger *slog.Logger) error {
-	return errors.Join(cleanMode(ctx, modeIPTables, logger), cleanMode(ctx, modeNFTables, logger))
+	rules := defaultRules()
+	_, err := rules.openMode(ctx, hostFacts{logger: logger})
+	if err != nil {
+		err = fmt.Errorf("clean up iptables mode: %w", err)
+	} else {
+		err = cleanMode(ctx, modeIPTables, logger)
+	}
+	return errors.Join(err, cleanMode(ctx, modeNFTables, logger))
 }
 
 // succession is a backend that takes over from another mode: the former's rules go when its own are in place, once.

@@ -40,6 +40,7 @@ func (r Rules) validate() error {
 	}
 	check(slices.Contains(modeNames(), r.Mode), "--mode %q: this version has %s", r.Mode, strings.Join(modeNames(), ", "))
 	check(slices.Contains([]string{"", "nft", "legacy"}, r.IPTablesFlavor), "--iptables-flavor %q: want nft or legacy, or nothing to use the host's", r.IPTablesFlavor)
+	check(r.IPTablesFlavor == "" || r.Mode != modeNFTables, "--iptables-flavor %s: --mode nftables has none: leave it out", r.IPTablesFlavor)
 	check(r.MasqueradeBit >= 0 && r.MasqueradeBit <= 31, "--iptables-masquerade-bit %d: want 0 to 31", r.MasqueradeBit)
 	if _, err := hostinfo.ParseNodePortAddresses(r.NodePortAddresses); err != nil {
 		check(false, "--nodeport-addresses: %s", strings.TrimPrefix(err.Error(), "nodeport addresses: "))

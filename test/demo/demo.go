@@ -160,6 +160,9 @@ func stopTraffic(ctx context.Context, clients []traffic.Client) ([]workload.Samp
 	var errs []error
 	for _, client := range clients {
 		samples, err := client.Stop(ctx)
+		if err == nil && len(samples) == 0 {
+			err = errors.New("a client sent nothing")
+		}
 		all, errs = append(all, samples...), append(errs, err)
 	}
 	return all, errors.Join(errs...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,14 @@ func cutNode(ctx context.Context, t *testing.T) {
 	after(ctx, t, 60*time.Second)
 	if err := n.Heal(ctx); err != nil {
 		t.Fatal(err)
+	}
+	ip := pods[0].Status.PodIP
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		rules, err := n.Run(ctx, "sh", "-c", "iptables-save -t nat; nft list ruleset ip 2>/dev/null || true")
+		return err == nil && !strings.Contains(string(rules), "to-destination "+ip+":") && !strings.Contains(string(rules), " : "+ip+" . "), err
+	})
+	if err != nil {
+		t.Errorf("the change made while the node was cut off did not arrive: %v", err)
 	}
 	if err := demo.Tell(ctx, bed.Cluster.Nodes[0], pods[0], true); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNoIptables says that the host has no usable iptables.
-var ErrNoIptables = errors.New("no usable iptables: install the package iptables (1.8 or later)")
+var ErrNoIptables = errors.New("no usable iptables: install the package iptables (1.8 or later), or put /usr/sbin into PATH")
 
 // find returns the programs of a flavour and family: those named after the flavour, or the plain ones if they are of it.
 func find(ctx context.Context, r runner, flavor Flavor, f fwd.Family) (commands, error) {

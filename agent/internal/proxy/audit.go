@@ -17,21 +17,27 @@ const (
 	foreignSettles = 200 * time.Millisecond
 	// secondLook is between an audit that was given up for a new table and the next one.
 	secondLook = time.Second
+	// auditRest is how many times as long as the last full audit took another one may be put off by new tables: audits that
+	// nothing ends take one part in auditRest of the loop's time at most. In iptables mode one takes seconds at 10,000 Services.
+	auditRest = 20
 	// namedDifferences is how many of them a log line names.
 	namedDifferences = 5
 )
 
 // audit looks at the kernel and, where it differs, asks for a Sync of everything. It returns when to look again. An audit
-// can take longer than a change should wait, so that a new table ends it, but never two in a row: a kernel that is always
-// about to change is audited too.
+// can take longer than a change should wait, so that a new table ends it; now and then none does, since a kernel that is
+// always about to change is audited too.
 func (l *Loop) audit(ctx context.Context) time.Duration {
 	if l.now.Table == nil || l.kernel.dirty() {
 		return l.cfg.AuditInterval // nothing is known to be right
 	}
+	began := time.Now()
 	differences, finished, err := l.look(ctx)
 	if !finished {
+		l.impatient = began.Sub(l.audited) >= auditRest*l.auditTook
 		return min(secondLook, l.cfg.AuditInterval)
 	}
+	l.audited, l.auditTook, l.impatient = time.Now(), time.Since(began), false
 	l.cfg.Metrics.audits.Inc()
 	switch {
 	case err != nil:
@@ -50,7 +56,6 @@ func (l *Loop) audit(ctx context.Context) time.Duration {
 // look runs one Audit; finished is false when it was given up.
 func (l *Loop) look(ctx context.Context) (differences []dataplane.Difference, finished bool, err error) {
 	if l.impatient {
-		l.impatient = false
 		differences, err = l.cfg.Dataplane.Audit(ctx)
 		return differences, ctx.Err() == nil, err //nolint:wrapcheck // logged by the caller
 	}
@@ -72,8 +77,7 @@ func (l *Loop) look(ctx context.Context) (differences []dataplane.Difference, fi
 	if changed {
 		l.take() // its signal is spent
 	}
-	l.impatient = changed && err != nil
-	return differences, !l.impatient && ctx.Err() == nil, err //nolint:wrapcheck // logged by the caller
+	return differences, !(changed && err != nil) && ctx.Err() == nil, err //nolint:wrapcheck // logged by the caller
 }
 
 // name lists the first differences for people.

@@ -73,7 +73,7 @@ func TestForeignChangeIsAuditedSoon(t *testing.T) {
 	})
 }
 
-// TestChangeEndsAudit: a change does not wait for an audit, but the audit after that is left in peace.
+// TestChangeEndsAudit: a change does not wait for an audit, but an audit is left in peace when there was none for long.
 func TestChangeEndsAudit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -96,10 +96,23 @@ func TestChangeEndsAudit(t *testing.T) {
 		if b.kernel.holds(b.table) == "" || b.kernel.audited() != 2 {
 			t.Errorf("the second audit was given up too; %d audits", b.kernel.audited())
 		}
+		<-time.After(5 * time.Second)
 		close(b.kernel.auditBlock)
 		synctest.Wait()
 		if diff := b.kernel.holds(b.table); diff != "" {
 			t.Error(diff)
+		}
+		b.kernel.mu.Lock()
+		b.kernel.auditBlock = make(chan struct{})
+		b.kernel.mu.Unlock()
+		defer close(b.kernel.auditBlock)
+		for i := range 4 { // that audit took 5 s, so that changes go first for 100 s
+			<-time.After(4 * time.Second)
+			b.put(t, r.add(fwd.Common, fwd.EncodePort(servicePort(3+i))))
+			synctest.Wait()
+			if diff := b.kernel.holds(b.table); diff != "" {
+				t.Errorf("change %d waited for an audit soon after another: %s", i, diff)
+			}
 		}
 	})
 }

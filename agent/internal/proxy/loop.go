@@ -88,8 +88,11 @@ type Loop struct {
 	// fresh: of now no Outcome was reported yet. lastErr is the error of the last one, "" for success.
 	fresh   bool
 	lastErr string
-	// impatient: the last audit was given up for a new table, the next one will not be.
+	// impatient: the next audit is not given up for a new table.
 	impatient bool
+	// audited is when the last full audit ended, auditTook how long it took.
+	audited   time.Time
+	auditTook time.Duration
 }
 
 // New returns a Loop, or says what the Config lacks.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -81,13 +84,32 @@ func mapper() meta.RESTMapper {
 // watchErrors replaces client-go's handler, which logs every failed attempt. An API server that does not answer is said
 // by Reach, once; what only an administrator can change is said here; the rest (a watch that expired) mends itself.
 func watchErrors(logger *slog.Logger) toolscache.WatchErrorHandlerWithContext {
+	said := new(atomic.Int64) // when, in Unix seconds
 	return func(ctx context.Context, _ *toolscache.Reflector, err error) {
 		switch {
 		case ctx.Err() != nil:
 		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 			logger.ErrorContext(ctx, "watch refused by the API server: check the credentials and RBAC of the controller", slog.Any("err", err))
-		default:
+		case mends(err) || !due(said, time.Now()):
 			logger.DebugContext(ctx, "watch ended, starting it again", slog.Any("err", err))
+		default:
+			logger.WarnContext(ctx, "the API server's answer is none of an API server: check the address and the CA in the kubeconfig", slog.Any("err", err))
 		}
 	}
+}
+
+// sayAgain is how often the same trouble is said: every resource has it.
+const sayAgain = time.Minute
+
+func due(said *atomic.Int64, now time.Time) bool {
+	last := said.Load()
+	return now.Unix()-last >= int64(sayAgain.Seconds()) && said.CompareAndSwap(last, now.Unix())
+}
+
+// mends reports errors of a watch that pass by themselves: it expired, or its API server ends, starts or is busy.
+func mends(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
+		utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }

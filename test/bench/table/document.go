@@ -41,14 +41,15 @@ func row(b *strings.Builder, cells []string) {
 const preface = `# Benchmarks: the agent, side by side with kube-proxy
 
 Written by ` + "`%s`" + ` on %s with version %s, on %s; load average %s before and %s after the run, which took %.0f minutes.
-Every figure is of that run. Do not edit: run it again. On another machine the times differ, the ratios hardly.
+Every figure is of that run. Do not edit: run it again. The benchmark itself is a load of 1 to 2; what is above that is other work on the
+machine, which makes times longer, and not of all programs alike.
 
 How it is measured:
 
 - Both are the real programs, fairlead-agent as ` + "`make build`" + ` makes it and kube-proxy v1.36.3, each alone on a node that is a new network
   namespace: a client's namespace (a Pod of the node) on one side, the endpoints' on the other. They come by turns, so that a
-  machine that is slow for a while is slow for both; a figure is the median over all rounds, and over all samples where a
-  round has many.
+  machine that is slow for a while is slow for both; a figure is the median over all rounds (three up to 10,000 Services,
+  one beyond), and over all samples where a round has many.
 - Each side is handed the cluster in its own language over a loopback connection: kube-proxy the Kubernetes API's streamed
   lists and watches in protobuf, the agent the controller's stream, both encoded before the clock starts. The clock runs from
   the first byte of a change (or of the whole cluster) until the program says that the kernel has it: kube-proxy's log line

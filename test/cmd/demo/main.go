@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 	}
 	cfg := demo.Config{
 		Bin: filepath.Join(wd, "bin"), Dir: "/var/lib/fairlead-demo", Mode: os.Getenv("MODE"), Nodes: 3,
-		Keep: os.Getenv("KEEP") != "", Flips: 10, Out: os.Stdout,
+		Keep: os.Getenv("KEEP") == "1", Flips: 10, Out: os.Stdout,
 	}
 	if dir := os.Getenv("DIR"); dir != "" {
 		cfg.Dir = dir
