@@ -77,7 +77,7 @@ func (l *Loop) look(ctx context.Context) (differences []dataplane.Difference, fi
 	if changed {
 		l.take() // its signal is spent
 	}
-	return differences, !(changed && err != nil) && ctx.Err() == nil, err //nolint:wrapcheck // logged by the caller
+	return differences, (!changed || err == nil) && ctx.Err() == nil, err //nolint:wrapcheck // logged by the caller
 }
 
 // name lists the first differences for people.

@@ -1,0 +1,168 @@
+package ipvs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/agent/dataplane"
+	"github.com/fairlead/fairlead/agent/internal/iptables"
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// syncRules writes the rules where they differ from what was planned last, or, if everything counts, from what
+// the kernel has.
+func (b *Backend) syncRules(ctx context.Context, node fwd.NodeFacts, delta dataplane.Delta) (int, error) {
+	if !delta.All && !delta.Node {
+		return 0, nil
+	}
+	writes := 0
+	for _, f := range b.config.families() {
+		planned := newRules(b.config, f, node)
+		if !delta.All && reflect.DeepEqual(planned, b.rules[f].planned) {
+			continue
+		}
+		p := findPrograms(b.flavor, f)
+		has, err := p.list(ctx)
+		if err != nil {
+			return writes, fmt.Errorf("read %v rules: %w", f, err)
+		}
+		printed := planned
+		if last := b.rules[f]; reflect.DeepEqual(planned, last.planned) {
+			printed = last.printed
+		}
+		if len(has.differences(p, printed)) == 0 {
+			b.rules[f] = writtenRules{planned, printed}
+			continue
+		}
+		delete(b.rules, f)
+		if err := b.kernel.around(func() error { return p.write(ctx, has, planned) }); err != nil {
+			return writes, fmt.Errorf("write %v rules: %w", f, err)
+		}
+		writes++
+		if has, err = p.list(ctx); err != nil {
+			return writes, fmt.Errorf("read %v rules: %w", f, err)
+		}
+		b.rules[f] = writtenRules{planned, has.rules}
+	}
+	return writes, nil
+}
+
+// Audit implements dataplane.Interface.
+func (b *Backend) Audit(ctx context.Context) ([]dataplane.Difference, error) {
+	if b.has == nil {
+		return nil, nil
+	}
+	snap, err := b.kernel.read(b.config.families())
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	var ds []dataplane.Difference
+	for _, set := range snap.missingSets {
+		ds = append(ds, dataplane.Difference{Object: "ipset " + setName(set.kind, set.family()), Problem: "missing"})
+	}
+	if !slices.Equal(snap.local, b.local) {
+		ds = append(ds, dataplane.Difference{Object: "local addresses", Problem: "changed"})
+	}
+	now := snap.ours(b.config, func(o object) bool { _, ok := b.has[o]; return ok })
+	ds = append(ds, b.has.differences(now)...)
+	for _, f := range b.config.families() {
+		p := findPrograms(b.flavor, f)
+		has, err := p.list(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("audit: read %v rules: %w", f, err)
+		}
+		ds = append(ds, has.differences(p, b.rules[f].printed)...)
+	}
+	slices.SortFunc(ds, func(x, y dataplane.Difference) int {
+		return cmp.Or(cmp.Compare(x.Object, y.Object), cmp.Compare(x.Problem, y.Problem))
+	})
+	more, err := b.other.Audit(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("audit local policies: %w", err)
+	}
+	return append(ds, more...), nil
+}
+
+// differences says how now is not what was expected.
+func (s state) differences(now state) []dataplane.Difference {
+	var ds []dataplane.Difference
+	for o, want := range s {
+		has, there := now[o]
+		switch {
+		case !there:
+			ds = append(ds, dataplane.Difference{Object: o.String(), Problem: "missing"})
+		case has.scheduler != want.scheduler || has.affinity != want.affinity || has.source != want.source || !maps.Equal(has.weights, want.weights):
+			ds = append(ds, dataplane.Difference{Object: o.String(), Problem: "changed"})
+		}
+	}
+	for o := range now {
+		if _, expected := s[o]; !expected {
+			ds = append(ds, dataplane.Difference{Object: o.String(), Problem: "foreign"})
+		}
+	}
+	return ds
+}
+
+// Cleanup implements dataplane.Interface. Connections through IPVS end with their virtual servers.
+func (b *Backend) Cleanup(ctx context.Context) error {
+	snap, err := b.kernel.read(b.config.families())
+	if err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	mine := snap.ours(b.config, func(o object) bool { _, ok := b.has[o]; return ok })
+	var errs []error
+	for _, o := range slices.Backward(sorted(mine)) {
+		_, err := b.kernel.do(operation{verb: remove, object: o})
+		errs = append(errs, err)
+	}
+	for _, flavor := range []iptables.Flavor{iptables.FlavorNFT, iptables.FlavorLegacy} {
+		errs = append(errs, b.cleanRules(ctx, flavor))
+	}
+	for _, f := range b.config.families() {
+		for _, k := range setKinds() {
+			if err := b.kernel.links.IpsetDestroy(setName(k, f)); err != nil && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("destroy ipset %s: %w", setName(k, f), err))
+			}
+		}
+	}
+	b.layout, b.has, b.reduced = nil, nil, nil
+	clear(b.rules)
+	return errors.Join(append(errs, b.other.Cleanup(ctx))...)
+}
+
+// sweep removes what a predecessor left in the other flavour.
+func (b *Backend) sweep(ctx context.Context) error {
+	if b.flavor == iptables.FlavorLegacy {
+		return b.cleanRules(ctx, iptables.FlavorNFT)
+	}
+	return b.cleanRules(ctx, iptables.FlavorLegacy)
+}
+
+// cleanRules removes our chains in one flavour; one that the host lacks has none.
+func (b *Backend) cleanRules(ctx context.Context, flavor iptables.Flavor) error {
+	var errs []error
+	for _, f := range b.config.families() {
+		p := findPrograms(flavor, f)
+		if flavor != b.flavor && p.iptables == findPrograms(b.flavor, f).iptables || !onPath(p.save) {
+			continue
+		}
+		has, err := p.list(ctx)
+		if err != nil && flavor != b.flavor {
+			continue // a kernel without this flavour
+		}
+		if err == nil {
+			err = p.write(ctx, has, nil)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("clean up %s: %w", p.iptables, err))
+		}
+	}
+	return errors.Join(errs...)
+}
