@@ -2,7 +2,6 @@ package nftables
 
 import (
 	"context"
-	"slices"
 	stdsync "sync"
 	"testing"
 
@@ -73,46 +72,8 @@ func sendAll(t *testing.T, l *lab.Lab, file trace.File) {
 }
 
 func send(t *testing.T, l *lab.Lab, file trace.File, c trace.Case) {
-	want := c.For("nftables")
-	if sticky(file.Table, c, want) {
-		stays(t, l, c, want)
-		return
-	}
-	got, err := l.Observe(c, want)
-	if err != nil || !got.Equal(want) {
-		t.Errorf("%s.trace:%d: %v %v to %v: got %v, want %v (error %v)", file.Name, c.Line, c.Client, c.Protocol, c.To, got, want, err)
-	}
-}
-
-// sticky reports whether the endpoints of a case belong to a Service port with affinity.
-func sticky(table *fwd.Table, c trace.Case, o trace.Outcome) bool {
-	for _, p := range table.Ports() {
-		if p.AffinitySeconds > 0 && p.Protocol == c.Protocol && slices.ContainsFunc(p.Cluster(), func(b fwd.Backend) bool { return slices.Contains(o.Endpoints, b.Addr) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// stays asks often, and wants one endpoint only, among those expected.
-func stays(t *testing.T, l *lab.Lab, c trace.Case, want trace.Outcome) {
-	var first lab.Answer
-	for i := range 12 {
-		a, err := l.Ask(c.Client, c.Protocol, c.To)
-		switch {
-		case err != nil:
-			t.Errorf("line %d: %v", c.Line, err)
-			return
-		case i == 0:
-			first = a
-		case a != first:
-			t.Errorf("line %d: client moved from %v to %v", c.Line, first, a)
-			return
-		}
-		if !slices.Contains(want.Endpoints, a.Endpoint) || want.Masquerade == (a.Client == c.Client.Addr) {
-			t.Errorf("line %d: got %v, want one of %v", c.Line, a, want)
-			return
-		}
+	if err := l.Check("nftables", file, c); err != nil {
+		t.Error(err)
 	}
 }
 
