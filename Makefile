@@ -15,7 +15,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Variables of single targets, to be set on the command line: make demo KEEP=1 MODE=iptables.
 NODES   ?= 3
 DIR     ?=
-DNS     ?=
+DNS     ?= 1
 ALL     ?=
 KEEP    ?=
 MODE    ?=
@@ -99,8 +99,8 @@ demo: packages build ## watch a real cluster's traffic follow Pod readiness (KEE
 	$(GO) run ./test/cmd/demo
 
 .PHONY: cluster-up
-cluster-up: packages ## start a real cluster and leave it running (NODES=3, DIR=, DNS=1 deploys CoreDNS)
-	$(GO) run ./test/cmd/cluster up --nodes $(NODES) $(if $(DNS),--dns) $(if $(DIR),--dir $(DIR))
+cluster-up: packages ## start a real cluster and leave it running (NODES=3, DIR=; DNS=0 leaves CoreDNS out)
+	$(GO) run ./test/cmd/cluster up --nodes $(NODES) $(if $(filter-out 0,$(DNS)),--dns) $(if $(DIR),--dir $(DIR))
 
 .PHONY: cluster-down
 cluster-down: ## remove what cluster-up left, also after a crash (DIR=; ALL=1: every cluster of this machine)

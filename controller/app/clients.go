@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,11 +66,23 @@ func restConfig(path string) (*rest.Config, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
 	config, err := loader.ClientConfig()
 	switch {
+	case err == nil && !speaksHTTP(config.Host):
+		return nil, fmt.Errorf("--kubeconfig %s: server %q: want https://HOST:PORT", path, config.Host)
 	case err == nil:
 		return config, nil
+	case path != "" && clientcmd.IsEmptyConfig(err):
+		return nil, fmt.Errorf("--kubeconfig %s: names no cluster; want a file that kubectl works with", path)
 	case path != "":
 		return nil, fmt.Errorf("--kubeconfig %s: %w", path, err)
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("find the API server: this is not a Pod, and there is no kubeconfig; set --kubeconfig")
 	default:
 		return nil, fmt.Errorf("find the API server: %w; set --kubeconfig", err)
 	}
+}
+
+// speaksHTTP reports whether client-go can talk to a server of this name, which may lack the scheme.
+func speaksHTTP(server string) bool {
+	scheme, _, ok := strings.Cut(server, "://")
+	return !ok || scheme == "https" || scheme == "http"
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -33,24 +34,17 @@ Every flag can also be a field of the YAML file that --config names, without das
 Flags:
 `
 
-// Run runs a command line and returns the exit code: 0, 1 after a failure, 2 for a command line that makes no sense.
+// Run runs a command line and returns the exit code: 0, or 1 after a failure, of which it writes one line per fault.
 func (c Command) Run(ctx context.Context, args []string) int {
 	err := c.run(ctx, args)
-	var misuse usageError
-	switch {
-	case err == nil, errors.Is(err, pflag.ErrHelp):
+	if err == nil || errors.Is(err, pflag.ErrHelp) {
 		return 0
-	case errors.As(err, &misuse):
-		fmt.Fprintf(c.Stderr, "fairlead-controller: %v\nTry fairlead-controller --help.\n", err)
-		return 2
-	default:
-		fmt.Fprintf(c.Stderr, "fairlead-controller: %v\n", err)
-		return 1
 	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintf(c.Stderr, "fairlead-controller: %s\n", strings.TrimSpace(line))
+	}
+	return 1
 }
-
-// usageError is a command line that makes no sense.
-type usageError struct{ error }
 
 func (c Command) run(ctx context.Context, args []string) error {
 	if len(args) > 0 {
@@ -66,7 +60,7 @@ func (c Command) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if err := cfg.Validate(); err != nil {
-		return usageError{err}
+		return err
 	}
 	if cfg.Logger, err = newLogger(c.Stderr, cfg); err != nil {
 		return err
@@ -86,7 +80,7 @@ func (c Command) configure(args []string) (Config, error) {
 		return Config{}, err
 	}
 	if fs.NArg() > 0 {
-		return Config{}, usageError{fmt.Errorf("unknown command %q", fs.Arg(0))}
+		return Config{}, fmt.Errorf("unknown command %q: want table or version", fs.Arg(0))
 	}
 	if *file != "" {
 		if err := ReadFile(fs, *file); err != nil {
@@ -98,7 +92,7 @@ func (c Command) configure(args []string) (Config, error) {
 
 func (c Command) version(args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("version: unexpected argument %q", args[0])}
+		return fmt.Errorf("version: unexpected argument %q", args[0])
 	}
 	_, err := fmt.Fprintf(c.Stdout, "fairlead-controller %s %s %s/%s\n", c.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
@@ -126,11 +120,11 @@ func (c Command) table(args []string) error {
 	}
 	switch {
 	case *file == "":
-		return usageError{errors.New("table: -f is missing: name a file, or - for the standard input")}
+		return errors.New("table: -f is missing: name a file, or - for the standard input")
 	case *node == "":
-		return usageError{errors.New("table: --node is missing: name a node")}
+		return errors.New("table: --node is missing: name a node")
 	case fs.NArg() > 0:
-		return usageError{fmt.Errorf("table: unexpected argument %q", fs.Arg(0))}
+		return fmt.Errorf("table: unexpected argument %q", fs.Arg(0))
 	}
 	in, err := c.open(*file)
 	if err != nil {
@@ -159,11 +153,11 @@ func (c Command) flagSet(name, text string) *pflag.FlagSet {
 	return fs
 }
 
-// parse marks what pflag refuses as misuse.
+// parse says where to read on, unless help was asked for.
 func parse(fs *pflag.FlagSet, args []string) error {
 	err := fs.Parse(args)
 	if err != nil && !errors.Is(err, pflag.ErrHelp) {
-		return usageError{err}
+		return fmt.Errorf("%w; try %s --help", err, fs.Name())
 	}
 	return err
 }

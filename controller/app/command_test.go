@@ -52,19 +52,23 @@ func TestCommandsThatEnd(t *testing.T) {
 		{"help", "", []string{"--help"}, 0, "--endpoints source", ""},
 		{"help of table", "", []string{"table", "--help"}, 0, "--node name", ""},
 		{"version", "", []string{"version"}, 0, "fairlead-controller v1.2.3 go", ""},
-		{"version with an argument", "", []string{"version", "now"}, 2, "", `version: unexpected argument "now"`},
+		{"version with an argument", "", []string{"version", "now"}, 1, "", `version: unexpected argument "now"`},
 		{"table", manifests, []string{"table", "-f", "-", "--node", "n1"}, 0, "service default/web", ""},
-		{"table without a file", "", []string{"table", "--node", "n1"}, 2, "", "-f is missing"},
-		{"table without a node", "", []string{"table", "-f", "-"}, 2, "", "--node is missing"},
+		{"table without a file", "", []string{"table", "--node", "n1"}, 1, "", "-f is missing"},
+		{"table without a node", "", []string{"table", "-f", "-"}, 1, "", "--node is missing"},
 		{"table of an unknown node", manifests, []string{"table", "-f", "-", "--node", "n2"}, 1, "", `node "n2"`},
 		{"table of a file that is not there", "", []string{"table", "-f", "/nowhere", "--node", "n1"}, 1, "", "/nowhere"},
-		{"table with an argument", "", []string{"table", "-f", "-", "--node", "n1", "x"}, 2, "", `unexpected argument "x"`},
-		{"unknown command", "", []string{"fly"}, 2, "", `unknown command "fly"`},
-		{"unknown flag", "", []string{"--fly"}, 2, "", "unknown flag: --fly"},
-		{"no TLS and not insecure", "", nil, 2, "", "--insecure"},
-		{"bad value", "", []string{"--insecure", "--endpoints=both"}, 2, "", `--endpoints "both": want write or read`},
-		{"bad range", "", []string{"--insecure", "--service-cidrs=10.0.0.0/33"}, 2, "", `range "10.0.0.0/33": want a range`},
-		{"contradiction", "", []string{"--insecure", "--lease-duration=5s"}, 2, "", "--lease-duration 5s: must be longer than --lease-renew 10s"},
+		{"table with an argument", "", []string{"table", "-f", "-", "--node", "n1", "x"}, 1, "", `unexpected argument "x"`},
+		{"unknown command", "", []string{"fly"}, 1, "", `unknown command "fly"`},
+		{"unknown flag", "", []string{"--fly"}, 1, "", "unknown flag: --fly"},
+		{"no TLS and not insecure", "", nil, 1, "", "--insecure"},
+		{"bad value", "", []string{"--insecure", "--endpoints=both"}, 1, "", `--endpoints "both": want write or read`},
+		{"bad range", "", []string{"--insecure", "--service-cidrs=10.0.0.0/33"}, 1, "", `range "10.0.0.0/33": want a range`},
+		{"contradiction", "", []string{"--insecure", "--lease-duration=5s"}, 1, "", "--lease-duration 5s: must be longer than --lease-renew 10s"},
+		{"heartbeats an hour apart", "", []string{"--insecure", "--heartbeat-interval=1h"}, 1, "", "--heartbeat-interval 1h0m0s: want 100ms to 1m"},
+		{"lease that cannot be", "", []string{"--insecure", "--lease-name=A b"}, 1, "", `--lease-name "A b": want a name`},
+		{"label value that cannot be", "", []string{"--insecure", "--service-proxy-name=a b"}, 1, "", `--service-proxy-name "a b": want the value of a label`},
+		{"writes that wait too long", "", []string{"--insecure", "--endpoint-updates-batch-period=2h"}, 1, "", "--endpoint-updates-batch-period 2h0m0s: want 0 to 1m"},
 		{"kubeconfig that is not there", "", []string{"--insecure", "--kubeconfig=/nowhere"}, 1, "", "--kubeconfig /nowhere: "},
 		{"config that is not there", "", []string{"--config=/nowhere"}, 1, "", "read --config: "},
 	} {
@@ -86,11 +90,15 @@ func TestCommandsThatEnd(t *testing.T) {
 }
 
 func TestUnreadableKubeconfigs(t *testing.T) {
-	for name, text := range map[string]string{"no YAML": "\t{", "empty": "", "no cluster": "apiVersion: v1\nkind: Config\n"} {
-		t.Run(name, func(t *testing.T) {
-			path := write(t, text)
-			code, _, stderr := run(t, "", "--insecure", "--kubeconfig", path)
-			if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "--kubeconfig "+path) {
+	for _, c := range []struct{ name, path, want string }{
+		{"no YAML", write(t, "\t{"), "yaml"},
+		{"empty", write(t, ""), "names no cluster"},
+		{"no cluster", write(t, "apiVersion: v1\nkind: Config\n"), "names no cluster"},
+		{"no HTTP", kubeconfig(t, "foo://10.0.0.1"), `server "foo://10.0.0.1": want https://HOST:PORT`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, _, stderr := run(t, "", "--insecure", "--kubeconfig", c.path)
+			if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "--kubeconfig "+c.path) || !strings.Contains(stderr, c.want) {
 				t.Errorf("exit code %d, errors %q", code, stderr)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead/fairlead/controller/internal/compile"
 )
@@ -47,6 +48,9 @@ type Config struct {
 	MaxEndpointsPerSlice int
 	// PublishWorkers is how many writes are under way at once.
 	PublishWorkers int
+	// BatchPeriod is how long after a change of its Pods a Service's EndpointSlices and Endpoints are written, so that more
+	// changes go in one write. Tables do not wait for it.
+	BatchPeriod time.Duration
 	// KubeAPIQPS and KubeAPIBurst bound the writes at the API server; reads are watches and need none.
 	KubeAPIQPS   float64
 	KubeAPIBurst int
@@ -84,7 +88,8 @@ type Addresses struct{ GRPC, HTTP net.Addr }
 func Defaults() Config {
 	return Config{
 		GRPCAddress: ":7443", HTTPAddress: ":7480",
-		Endpoints: EndpointsWrite, NodeOutageShare: 0.5, MaxEndpointsPerSlice: 100, PublishWorkers: 16, KubeAPIQPS: 1000, KubeAPIBurst: 2000,
+		Endpoints: EndpointsWrite, NodeOutageShare: 0.5, MaxEndpointsPerSlice: 100, PublishWorkers: 16, BatchPeriod: 50 * time.Millisecond,
+		KubeAPIQPS: 1000, KubeAPIBurst: 2000,
 		HeartbeatInterval: 10 * time.Second,
 		LeaseNamespace:    "fairlead-system", LeaseName: "fairlead-controller",
 		LeaseDuration: 15 * time.Second, LeaseRenew: 10 * time.Second, LeaseRetry: 2 * time.Second,
@@ -109,11 +114,13 @@ func (c Config) Validate() error {
 	check(c.NodeOutageShare >= 0 && c.NodeOutageShare <= 1, "--node-outage-share %v: want 0 to 1", c.NodeOutageShare)
 	check(c.MaxEndpointsPerSlice >= 1 && c.MaxEndpointsPerSlice <= 1000, "--max-endpoints-per-slice %d: want 1 to 1000", c.MaxEndpointsPerSlice)
 	check(c.PublishWorkers >= 1, "--publish-workers %d: want 1 or more", c.PublishWorkers)
+	check(c.BatchPeriod >= 0 && c.BatchPeriod <= time.Minute, "--endpoint-updates-batch-period %v: want 0 to 1m", c.BatchPeriod)
 	check(c.KubeAPIQPS > 0, "--kube-api-qps %v: want more than 0", c.KubeAPIQPS)
 	check(c.KubeAPIBurst >= 1, "--kube-api-burst %d: want 1 or more", c.KubeAPIBurst)
-	check(c.HeartbeatInterval >= 100*time.Millisecond, "--heartbeat-interval %v: want 100ms or more", c.HeartbeatInterval)
-	check(c.LeaseNamespace != "", "--lease-namespace: is empty; name a namespace that exists")
-	check(c.LeaseName != "", "--lease-name: is empty; name the Lease")
+	check(len(validation.IsValidLabelValue(c.ServiceProxyName)) == 0, "--service-proxy-name %q: want the value of a label", c.ServiceProxyName)
+	check(c.HeartbeatInterval >= 100*time.Millisecond && c.HeartbeatInterval <= time.Minute, "--heartbeat-interval %v: want 100ms to 1m", c.HeartbeatInterval)
+	check(len(validation.IsDNS1123Label(c.LeaseNamespace)) == 0, "--lease-namespace %q: want the name of a namespace that exists", c.LeaseNamespace)
+	check(len(validation.IsDNS1123Subdomain(c.LeaseName)) == 0, "--lease-name %q: want a name such as fairlead-controller", c.LeaseName)
 	check(c.LeaseDuration >= time.Second, "--lease-duration %v: want 1s or more, since Leases count in seconds", c.LeaseDuration)
 	check(c.LeaseDuration > c.LeaseRenew, "--lease-duration %v: must be longer than --lease-renew %v", c.LeaseDuration, c.LeaseRenew)
 	check(c.LeaseRetry > 0 && c.LeaseRenew > c.LeaseRetry*6/5, "--lease-renew %v: must be longer than 1.2 times --lease-retry %v", c.LeaseRenew, c.LeaseRetry)

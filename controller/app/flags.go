@@ -24,6 +24,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 		"`share` of the Nodes (0 to 1): if more are out of the control plane's reach at once, their Pods stay in use unless a kubelet says that they are unready; 1 switches this off")
 	fs.IntVar(&c.MaxEndpointsPerSlice, "max-endpoints-per-slice", c.MaxEndpointsPerSlice, "`number` of endpoints in one EndpointSlice at most, up to 1000")
 	fs.IntVar(&c.PublishWorkers, "publish-workers", c.PublishWorkers, "`number` of writes at the API server that are under way at once")
+	fs.DurationVar(&c.BatchPeriod, "endpoint-updates-batch-period", c.BatchPeriod, "how long a changed Service's EndpointSlices and Endpoints wait to be written, so that more changes go in one write; tables do not wait")
 	fs.Float64Var(&c.KubeAPIQPS, "kube-api-qps", c.KubeAPIQPS, "writes at the API server a `second` at most; tables do not wait for them")
 	fs.IntVar(&c.KubeAPIBurst, "kube-api-burst", c.KubeAPIBurst, "`number` of writes that may go at once")
 	fs.Var(&prefixes{&c.AllowedExternalIPs}, "allowed-external-ips", "`ranges` that spec.externalIPs of Services may be in, separated by commas; none are allowed without, since an external IP takes traffic away from whoever has the address")

@@ -85,7 +85,7 @@ func assemble(ctx context.Context, cfg Config, api *clients) (*parts, error) {
 	if writes {
 		p.publisher, err = publish.New(publish.Config{
 			Reader: p.objects, Client: api.write, Events: p.events, Logger: cfg.Logger, Registry: p.registry,
-			MaxEndpointsPerSlice: cfg.MaxEndpointsPerSlice, Workers: cfg.PublishWorkers,
+			MaxEndpointsPerSlice: cfg.MaxEndpointsPerSlice, Workers: cfg.PublishWorkers, BatchPeriod: cfg.BatchPeriod,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("make publisher: %w", err)

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -171,25 +173,34 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
-// TestAPIServerRefuses: a missing permission is said, and the controller goes on.
+// TestAPIServerRefuses: what only an administrator can mend is said, and the controller goes on.
 func TestAPIServerRefuses(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	refuse := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"Forbidden","code":403}`)
-	})}
-	go func() { _ = server.Serve(l) }()
-	defer server.Close()
-	cfg := valid()
-	cfg.Kubeconfig = kubeconfig(t, "http://"+l.Addr().String())
-	r := start(t, cfg)
-	r.until(t, "check the credentials and RBAC of the controller")
-	if code, _ := r.get(t, "/readyz"); code != http.StatusServiceUnavailable {
-		t.Errorf("readyz: %d", code)
+	}
+	for _, c := range []struct {
+		name, want string
+		serve      http.HandlerFunc
+		start      func(http.Handler) *httptest.Server
+	}{
+		{"no permission", "check the credentials and RBAC of the controller", refuse, httptest.NewServer},
+		{"no API server", "check the address and the CA in the kubeconfig", http.NotFound, httptest.NewServer},
+		{"certificate of an unknown authority", "check the address and the CA in the kubeconfig", refuse, httptest.NewTLSServer},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := c.start(c.serve)
+			defer server.Close()
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			cfg := valid()
+			cfg.Kubeconfig = kubeconfig(t, server.URL)
+			r := start(t, cfg)
+			r.until(t, c.want)
+			if code, _ := r.get(t, "/readyz"); code != http.StatusServiceUnavailable {
+				t.Errorf("readyz: %d", code)
+			}
+		})
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 const (
 	minRetry = 100 * time.Millisecond
 	maxRetry = 2 * time.Second
+	// answerWithin is a quarter of the API server's own limit for a request.
+	answerWithin = 15 * time.Second
 )
 
 // Reach is a transport that waits while the API server cannot be reached, and says so once when it goes and once when it
@@ -24,13 +26,15 @@ type Reach struct {
 	next   http.RoundTripper
 	logger *slog.Logger
 	away   *atomic.Bool
+	// patience is how long an answer may take before it is worth a line.
+	patience time.Duration
 }
 
 // NewReach returns a maker of transports that share one state; it suits rest.Config.Wrap.
 func NewReach(logger *slog.Logger) func(http.RoundTripper) http.RoundTripper {
 	away := new(atomic.Bool)
 	return func(next http.RoundTripper) http.RoundTripper {
-		return &Reach{next: next, logger: logger, away: away}
+		return &Reach{next: next, logger: logger, away: away, patience: answerWithin}
 	}
 }
 
@@ -40,7 +44,7 @@ func (r *Reach) WrappedRoundTripper() http.RoundTripper { return r.next }
 // RoundTrip implements http.RoundTripper.
 func (r *Reach) RoundTrip(req *http.Request) (*http.Response, error) {
 	for pause := minRetry; ; pause = min(2*pause, maxRetry) {
-		resp, err := r.next.RoundTrip(req)
+		resp, err := r.ask(req)
 		if err == nil {
 			if r.away.CompareAndSwap(true, false) {
 				r.logger.InfoContext(req.Context(), "API server is back", slog.String("server", req.URL.Host))
@@ -65,8 +69,20 @@ func (r *Reach) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// ask waits for an answer as long as the request lets it, and says when that takes long: a server that takes connections
+// and never answers looks like one that is merely slow.
+func (r *Reach) ask(req *http.Request) (*http.Response, error) {
+	silent := time.AfterFunc(r.patience, func() {
+		r.logger.WarnContext(req.Context(), "API server has not answered, waiting on", slog.String("server", req.URL.Host),
+			slog.String("path", req.URL.Path), slog.Duration("since", r.patience))
+	})
+	defer silent.Stop()
+	return r.next.RoundTrip(req)
+}
+
 // isDial reports whether no connection came about, so that nothing of the request was sent.
 func isDial(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	// net/http has no type for it.
+	return errors.As(err, &op) && op.Op == "dial" || err.Error() == "net/http: TLS handshake timeout"
 }

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // transport answers with one error after the other, then with success.
@@ -99,6 +101,36 @@ func TestReachEndsWithItsContext(t *testing.T) {
 		t.Errorf("%d calls after the context ended", next.calls)
 	}
 }
+
+// TestReachSaysThatNobodyAnswers: connections are taken, and then nothing comes.
+func TestReachSaysThatNobodyAnswers(t *testing.T) {
+	said := make(chan string, 1)
+	logger := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+		said <- string(p)
+		return len(p), nil
+	}), nil))
+	silent := roundTripper(func(*http.Request) (*http.Response, error) {
+		line := <-said
+		if !strings.Contains(line, "has not answered") || !strings.Contains(line, "server=api.example") {
+			t.Errorf("log: %s", line)
+		}
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example/api/v1/pods", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Reach{next: silent, logger: logger, away: new(atomic.Bool), patience: time.Millisecond}
+	resp, err := r.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 type writerFunc func([]byte) (int, error)
 

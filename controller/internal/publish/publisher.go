@@ -44,9 +44,12 @@ type Config struct {
 	// MaxEndpointsPerSlice is 1 to 1000; upstream's default is 100.
 	MaxEndpointsPerSlice int
 	// Workers is how many writes are under way at once.
-	Workers  int
-	Logger   *slog.Logger
-	Registry prometheus.Registerer
+	Workers int
+	// BatchPeriod is how long a changed Service waits for its objects to be written, so that more changes go in one write
+	// and the tables, which nothing waits for, have the API server and this machine for themselves; 0 or more.
+	BatchPeriod time.Duration
+	Logger      *slog.Logger
+	Registry    prometheus.Registerer
 }
 
 // Publisher writes what Services have as endpoints. Any number of goroutines may tell it of changes.
@@ -74,7 +77,7 @@ func (p *Publisher) Changed(services []types.NamespacedName) {
 		return
 	}
 	for _, key := range services {
-		t.enqueue(key)
+		t.enqueueAfter(key, p.cfg.BatchPeriod)
 	}
 }
 
@@ -98,7 +101,7 @@ func (p *Publisher) Lead(ctx context.Context) error {
 	p.term.Store(t)
 	defer p.term.Store(nil)
 	for _, svc := range p.cfg.Reader.Services() {
-		t.enqueue(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
+		t.enqueueAfter(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, 0)
 	}
 	var workers sync.WaitGroup
 	for range p.cfg.Workers {

@@ -61,11 +61,11 @@ func newTerm(cfg Config, m *metrics) *term {
 	return t
 }
 
-// enqueue looks at all that is published for a Service.
-func (t *term) enqueue(key types.NamespacedName) {
-	t.queue.Add(task{kindSlices, key})
-	t.queue.Add(task{kindObject, key})
-	t.queue.Add(task{kindMirror, key})
+// enqueueAfter looks at all that is published for a Service, after a while. The first of several calls counts.
+func (t *term) enqueueAfter(key types.NamespacedName, wait time.Duration) {
+	for _, k := range []kind{kindSlices, kindObject, kindMirror} {
+		t.queue.AddAfter(task{k, key}, wait)
+	}
 }
 
 // setNodes shares out the zones anew and looks again at Services whose hints no longer suit.

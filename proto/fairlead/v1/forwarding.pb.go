@@ -646,8 +646,11 @@ type Welcome struct {
 	// heartbeat_interval_ms is how often a Heartbeat comes at least, in milliseconds. A follower that hears nothing for
 	// three intervals connects anew.
 	HeartbeatIntervalMs uint32 `protobuf:"varint,3,opt,name=heartbeat_interval_ms,json=heartbeatIntervalMs,proto3" json:"heartbeat_interval_ms,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// controllers are the replicas that serve agents: host:port, sorted. Absent: the server does not know of them, and the
+	// follower keeps to what it knows.
+	Controllers   []string `protobuf:"bytes,4,rep,name=controllers,proto3" json:"controllers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -699,6 +702,13 @@ func (x *Welcome) GetHeartbeatIntervalMs() uint32 {
 		return x.HeartbeatIntervalMs
 	}
 	return 0
+}
+
+func (x *Welcome) GetControllers() []string {
+	if x != nil {
+		return x.Controllers
+	}
+	return nil
 }
 
 // Revision is one step of a node's table, or one piece of it (more).
@@ -922,7 +932,9 @@ type Heartbeat struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	// digest of the whole table.
-	Digest        uint64 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest uint64 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// controllers is as in Welcome, sent when it has changed since; absent: unchanged.
+	Controllers   []string `protobuf:"bytes,3,rep,name=controllers,proto3" json:"controllers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -969,6 +981,13 @@ func (x *Heartbeat) GetDigest() uint64 {
 		return x.Digest
 	}
 	return 0
+}
+
+func (x *Heartbeat) GetControllers() []string {
+	if x != nil {
+		return x.Controllers
+	}
+	return nil
 }
 
 // Report tells what became of a revision in the follower's kernel.
@@ -1566,11 +1585,12 @@ const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\vzone_digest\x18\x04 \x01(\x06R\n" +
 	"zoneDigest\x12\x1f\n" +
 	"\vnode_digest\x18\x05 \x01(\x06R\n" +
-	"nodeDigest\"m\n" +
+	"nodeDigest\"\x8f\x01\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x122\n" +
-	"\x15heartbeat_interval_ms\x18\x03 \x01(\rR\x13heartbeatIntervalMs\"\xdb\x01\n" +
+	"\x15heartbeat_interval_ms\x18\x03 \x01(\rR\x13heartbeatIntervalMs\x12 \n" +
+	"\vcontrollers\x18\x04 \x03(\tR\vcontrollers\"\xdb\x01\n" +
 	"\bRevision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
 	"\x11cause_unix_micros\x18\x02 \x01(\x04R\x0fcauseUnixMicros\x12\x12\n" +
@@ -1585,10 +1605,11 @@ const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\x06R\x06digest\"-\n" +
 	"\x03Row\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\";\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"]\n" +
 	"\tHeartbeat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\x06R\x06digest\"\xa4\x01\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12 \n" +
+	"\vcontrollers\x18\x03 \x03(\tR\vcontrollers\"\xa4\x01\n" +
 	"\x06Report\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
