@@ -1,6 +1,10 @@
 package cluster
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/fairlead/fairlead/test/cluster/footprint"
+)
 
 // Node returns the node of that name, nil if there is none.
 func (c *Cluster) Node(name string) *Node {
@@ -10,6 +14,14 @@ func (c *Cluster) Node(name string) *Node {
 		}
 	}
 	return nil
+}
+
+// NetworkNamespace is the path of the node's network namespace; empty for a node with a kernel of its own.
+func (n *Node) NetworkNamespace() string {
+	if n.namespace == "" {
+		return ""
+	}
+	return footprint.NamespacePath(n.namespace)
 }
 
 // AdminKubeconfig is the path of the administrator's kubeconfig.

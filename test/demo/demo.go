@@ -81,7 +81,11 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 		return err
 	}
 	t.say("%d clients (every node, and a Pod), %d requests a second each, a new connection for each, none tried again", len(clients), rate)
-	flips, err := tellFlips(ctx, s, cfg.Flips, t)
+	st, err := newStage(ctx, s)
+	if err != nil {
+		return err
+	}
+	flips, err := tellFlips(ctx, st, cfg.Flips, t)
 	if err != nil {
 		return err
 	}
@@ -104,12 +108,16 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 
 // Flips turns Pods unready and ready again, n times, in turn, each time until every kernel has it.
 func Flips(ctx context.Context, s *fairlead.System, n int) (int, error) {
-	flips, err := tellFlips(ctx, s, n, newTeller(io.Discard))
+	st, err := newStage(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	flips, err := tellFlips(ctx, st, n, newTeller(io.Discard))
 	return len(flips), err
 }
 
 // tellFlips does so, and tells the first.
-func tellFlips(ctx context.Context, s *fairlead.System, n int, t *teller) ([]*flip, error) {
+func tellFlips(ctx context.Context, s *stage, n int, t *teller) ([]*flip, error) {
 	pods, err := web.ReadyPods(ctx, s.Cluster.Client)
 	if err != nil {
 		return nil, err

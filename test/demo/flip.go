@@ -23,9 +23,9 @@ type flip struct {
 	pod   core.Pod
 	ready bool
 	// asked: the Pod was told; wrote: the kubelet's status came to the API server; heard: the controller's watch
-	// delivered it; kernels: each node's kernel had taken it, by node name.
-	asked, wrote, heard time.Time
-	kernels             map[string]time.Time
+	// delivered it; kernels: each node's kernel took it, by node name; reported: the last agent said so.
+	asked, wrote, heard, reported time.Time
+	kernels                       map[string]time.Time
 }
 
 // last is when the last kernel had it.
@@ -39,11 +39,8 @@ func (f *flip) last() time.Time {
 	return last
 }
 
-// latency is from the kubelet's write to the last kernel.
-func (f *flip) latency() time.Duration { return f.last().Sub(f.wrote) }
-
 // turn tells a Pod to be ready or not, and waits until that is true in every kernel.
-func turn(ctx context.Context, s *fairlead.System, pod core.Pod, ready bool) (*flip, error) {
+func turn(ctx context.Context, s *stage, pod core.Pod, ready bool) (*flip, error) {
 	f := &flip{pod: pod, ready: ready, asked: time.Now()}
 	if err := Tell(ctx, s.Cluster.Nodes[0], pod, ready); err != nil {
 		return nil, err
@@ -72,14 +69,14 @@ func Tell(ctx context.Context, n *cluster.Node, pod core.Pod, ready bool) error 
 // postScript speaks HTTP with nothing but bash, which every Debian machine has.
 const postScript = `exec 3<>"/dev/tcp/$1/$2" && printf 'POST %s HTTP/1.0\r\nContent-Length: 0\r\n\r\n' "$3" >&3 && read -r status <&3 && [[ $status == *" 20"* ]]`
 
-func (f *flip) waitStatus(ctx context.Context, s *fairlead.System) error {
+func (f *flip) waitStatus(ctx context.Context, s *stage) error {
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		p, err := s.Cluster.Client.CoreV1().Pods(f.pod.Namespace).Get(ctx, f.pod.Name, meta.GetOptions{})
 		return err == nil && web.IsReady(p) == f.ready, err
 	})
 }
 
-func (f *flip) waitKernels(ctx context.Context, s *fairlead.System) error {
+func (f *flip) waitKernels(ctx context.Context, s *stage) error {
 	f.kernels = map[string]time.Time{}
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
 		for node, agent := range s.Agents {
@@ -91,11 +88,19 @@ func (f *flip) waitKernels(ctx context.Context, s *fairlead.System) error {
 				return false, err
 			}
 			if len(programmed) > 0 {
-				f.kernels[node], f.heard = programmed[0].At, programmed[0].Cause
+				f.heard, f.reported = programmed[0].Cause, later(f.reported, programmed[0].At)
+				f.kernels[node] = s.took(node, programmed[0])
 			}
 		}
 		return len(f.kernels) == len(s.Agents), nil
 	})
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // findWrite looks up in the audit log when the write came that the controller then heard of.

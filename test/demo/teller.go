@@ -58,18 +58,7 @@ func (t *teller) verdict(flips []*flip, samples []workload.Sample, watches []aud
 		errs = append(errs, fmt.Errorf("a connection came too late: %s", late))
 	}
 	for _, ready := range []bool{false, true} {
-		var ms []time.Duration
-		for _, f := range flips {
-			if f.ready == ready {
-				ms = append(ms, f.latency())
-			}
-		}
-		slices.Sort(ms)
-		if len(ms) == 0 {
-			continue
-		}
-		t.say("%-7s: from the kubelet's write to the last node's kernel p50 %v, worst %v, over %d flips",
-			map[bool]string{true: "ready", false: "unready"}[ready], millis(median(ms)), millis(ms[len(ms)-1]), len(ms))
+		t.latencies(flips, ready)
 	}
 	t.say("(the goal is p50 ≤ %v with the machine to itself; all nodes, the control plane and the clients share its %d cores, load %s)",
 		goal, runtime.NumCPU(), loadAverage())
@@ -79,6 +68,23 @@ func (t *teller) verdict(flips []*flip, samples []workload.Sample, watches []aud
 	}
 	t.say("watches that Fairlead holds at the API server, all nodes together: %s", strings.Join(held, ", "))
 	return errors.Join(errs...)
+}
+
+// latencies sums up how long turns in one direction took, from the kubelet's write on.
+func (t *teller) latencies(flips []*flip, ready bool) {
+	var kernels, reports []time.Duration
+	for _, f := range flips {
+		if f.ready == ready {
+			kernels, reports = append(kernels, f.last().Sub(f.wrote)), append(reports, f.reported.Sub(f.wrote))
+		}
+	}
+	if len(kernels) == 0 {
+		return
+	}
+	slices.Sort(kernels)
+	slices.Sort(reports)
+	t.say("%-7s: from the kubelet's write to the last node's kernel p50 %v, worst %v, over %d flips; to the last agent's report p50 %v",
+		map[bool]string{true: "ready", false: "unready"}[ready], millis(median(kernels)), millis(kernels[len(kernels)-1]), len(kernels), millis(median(reports)))
 }
 
 // lastConnections tells when the last new connection reached a Pod that had turned unready.
