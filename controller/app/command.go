@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"runtime"
 	"strings"
@@ -26,6 +27,8 @@ const usage = `fairlead-controller computes what each node of a Kubernetes clust
 
 Usage:
   fairlead-controller [flags]                       run the controller
+  fairlead-controller status [--wait 30s]           print what each node's kernel holds, as a running controller knows it
+  fairlead-controller table --node NAME             print a node's table of a running controller
   fairlead-controller table -f FILE --node NAME     print a node's table from manifests, without a cluster
   fairlead-controller version                       print the version
 
@@ -50,7 +53,9 @@ func (c Command) run(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "table":
-			return c.table(args[1:])
+			return c.table(ctx, args[1:])
+		case "status":
+			return c.status(ctx, args[1:])
 		case "version":
 			return c.version(args[1:])
 		}
@@ -80,7 +85,7 @@ func (c Command) configure(args []string) (Config, error) {
 		return Config{}, err
 	}
 	if fs.NArg() > 0 {
-		return Config{}, fmt.Errorf("unknown command %q: want table or version", fs.Arg(0))
+		return Config{}, fmt.Errorf("unknown command %q: want status, table or version", fs.Arg(0))
 	}
 	if *file != "" {
 		if err := ReadFile(fs, *file); err != nil {
@@ -98,19 +103,22 @@ func (c Command) version(args []string) error {
 	return err
 }
 
-const tableUsage = `Prints the forwarding table of a node, as a running controller would compute it, from manifests: Services, Pods, Nodes,
-EndpointSlices and Endpoints, as "kubectl get services,pods,nodes,endpointslices,endpoints -A -o yaml" prints them.
+const tableUsage = `Prints the forwarding table of a node: the one that a running controller streams to it, or, with -f, the one it would
+compute from manifests: Services, Pods, Nodes, EndpointSlices and Endpoints, as
+"kubectl get services,pods,nodes,endpointslices,endpoints -A -o yaml" prints them.
 
 Usage:
+  fairlead-controller table --node NAME [--server HOST:PORT]
   fairlead-controller table -f FILE --node NAME [flags]
 
 Flags:
 `
 
-func (c Command) table(args []string) error {
+func (c Command) table(ctx context.Context, args []string) error {
 	cfg := Defaults()
 	fs := c.flagSet("fairlead-controller table", tableUsage)
-	file := fs.StringP("file", "f", "", "`path` of the manifests; - is the standard input")
+	file := fs.StringP("file", "f", "", "`path` of the manifests; - is the standard input; without it a running controller is asked")
+	server := serverFlag(fs.String)
 	node := fs.String("node", "", "`name` of the node")
 	fs.Var(&prefixes{&cfg.AllowedExternalIPs}, "allowed-external-ips", "`ranges` that spec.externalIPs may be in, separated by commas")
 	fs.Var(&prefixes{&cfg.ServiceCIDRs}, "service-cidrs", "`ranges` of cluster IPs, separated by commas")
@@ -119,12 +127,15 @@ func (c Command) table(args []string) error {
 		return err
 	}
 	switch {
-	case *file == "":
-		return errors.New("table: -f is missing: name a file, or - for the standard input")
 	case *node == "":
 		return errors.New("table: --node is missing: name a node")
 	case fs.NArg() > 0:
 		return fmt.Errorf("table: unexpected argument %q", fs.Arg(0))
+	case *file == "":
+		if err := c.ask(ctx, *server, "table", url.Values{"node": {*node}}); err != nil {
+			return fmt.Errorf("table: %w", err)
+		}
+		return nil
 	}
 	in, err := c.open(*file)
 	if err != nil {

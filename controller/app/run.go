@@ -79,7 +79,7 @@ func assemble(ctx context.Context, cfg Config, api *clients) (*parts, error) {
 	if p.objects, p.watch, err = kube.Watch(ctx, kube.WatchConfig{REST: api.watch, Pods: writes, Logger: cfg.Logger}); err != nil {
 		return nil, fmt.Errorf("prepare watches: %w", err)
 	}
-	if p.observer, err = observe.New(observe.Config{Tables: p.store, Registry: p.registry}); err != nil {
+	if p.observer, err = observe.New(observe.Config{Tables: p.store, Registry: p.registry, Watched: p.objects.Count}); err != nil {
 		return nil, fmt.Errorf("make observer: %w", err)
 	}
 	if writes {

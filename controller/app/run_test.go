@@ -204,6 +204,27 @@ func TestAPIServerRefuses(t *testing.T) {
 	}
 }
 
+// TestAskARunningController: the commands print what it answers, and its refusals in its words.
+func TestAskARunningController(t *testing.T) {
+	cfg := valid()
+	cfg.Kubeconfig = awayKubeconfig(t)
+	server := "--server=" + start(t, cfg).HTTP.String()
+	for _, c := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{[]string{"status", server, "--wait=1s"}, 0, "watched at the API server: 0 endpoints, 0 endpointslices, 0 nodes, 0 pods, 0 services\n", ""},
+		{[]string{"status", server, "-o", "json"}, 0, `"connected":0`, ""},
+		{[]string{"table", server, "--node=n1"}, 0, "# node n1, revision 0 of epoch ", ""},
+	} {
+		code, stdout, stderr := run(t, "", c.args...)
+		if code != c.code || !strings.Contains(stdout, c.stdout) || stderr != c.stderr {
+			t.Errorf("%q: exit code %d, output %q, errors %q", c.args, code, stdout, stderr)
+		}
+	}
+}
+
 func follow(t *testing.T, address net.Addr) error {
 	t.Helper()
 	conn, err := grpc.NewClient(address.String(), grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -54,6 +54,19 @@ func NewObjects(from Informers) (*Objects, error) {
 	return &Objects{services: from.Services, nodes: from.Nodes, slices: from.Slices, pods: from.Pods, endpoints: from.Endpoints}, nil
 }
 
+// Count is how many objects of each watched resource there are, by the resource's name.
+func (o *Objects) Count() map[string]int {
+	counts := map[string]int{}
+	for resource, informer := range map[string]toolscache.SharedIndexInformer{
+		"services": o.services, "nodes": o.nodes, "endpointslices": o.slices, "pods": o.pods, "endpoints": o.endpoints,
+	} {
+		if informer != nil {
+			counts[resource] = len(informer.GetStore().ListKeys())
+		}
+	}
+	return counts
+}
+
 // Service returns a Service.
 func (o *Objects) Service(key types.NamespacedName) (*corev1.Service, bool) {
 	return get[*corev1.Service](o.services, key.String())

@@ -24,6 +24,9 @@ type Tables interface {
 type Config struct {
 	Tables   Tables
 	Registry prometheus.Registerer
+	// Watched is how many objects of each resource this replica watches at the API server, by the resource's name; nil is
+	// none. It may take time in proportion to their number.
+	Watched func() map[string]int
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -41,6 +44,7 @@ type Agent struct {
 // Observer collects. It is safe for concurrent use; nothing in it blocks but the waits.
 type Observer struct {
 	tables  Tables
+	watched func() map[string]int
 	now     func() time.Time
 	metrics *metrics
 
@@ -87,8 +91,11 @@ func New(cfg Config) (*Observer, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Watched == nil {
+		cfg.Watched = func() map[string]int { return nil }
+	}
 	o := &Observer{
-		tables: cfg.Tables, now: cfg.Now, metrics: newMetrics(), nodes: map[string]*node{}, waiters: map[*waiter]struct{}{},
+		tables: cfg.Tables, watched: cfg.Watched, now: cfg.Now, metrics: newMetrics(), nodes: map[string]*node{}, waiters: map[*waiter]struct{}{},
 	}
 	for _, c := range append(o.metrics.all(), &gauges{observer: o}) {
 		if err := cfg.Registry.Register(c); err != nil {

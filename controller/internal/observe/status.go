@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -21,6 +23,8 @@ type Status struct {
 	Failing   int `json:"failing"`
 	// LagSeconds is the greatest of the connected nodes'.
 	LagSeconds float64 `json:"lagSeconds"`
+	// Watched is how many objects of each resource this replica watches at the API server: one watch each.
+	Watched map[string]int `json:"watched"`
 	// Nodes are sorted by name.
 	Nodes []NodeStatus `json:"nodes"`
 }
@@ -46,7 +50,7 @@ type NodeStatus struct {
 
 // Status returns the present state.
 func (o *Observer) Status() Status {
-	s := Status{Epoch: o.tables.Epoch(), Revision: o.tables.Revision()}
+	s := Status{Epoch: o.tables.Epoch(), Revision: o.tables.Revision(), Watched: o.watched()}
 	s.Everywhere = s.Revision
 	now := o.now()
 	o.mu.Lock()
@@ -88,8 +92,9 @@ func (n *node) status(name string, revision uint64, now time.Time) NodeStatus {
 // Write prints a status for people.
 func (s Status) Write(w io.Writer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "revision %d of epoch %d: held by %d of %d connected agents, all of them hold %d\n\n",
+	fmt.Fprintf(t, "revision %d of epoch %d: held by %d of %d connected agents, all of them hold %d\n",
 		s.Revision, s.Epoch, s.Current, s.Connected, s.Everywhere)
+	fmt.Fprintf(t, "watched at the API server: %s\n\n", s.watched())
 	fmt.Fprintln(t, "NODE\tSTATE\tSINCE\tHOLDS\tLAG\tMODE\tVERSION\tADDRESS\tERROR")
 	for _, n := range s.Nodes {
 		fmt.Fprintf(t, "%s\t%s\t%v\t%d\t%v\t%s\t%s\t%s\t%s\n", n.Node, n.state(), now.Sub(n.Since).Round(time.Second),
@@ -99,6 +104,17 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 		return fmt.Errorf("write status: %w", err)
 	}
 	return nil
+}
+
+func (s Status) watched() string {
+	words := make([]string, 0, len(s.Watched))
+	for _, resource := range slices.Sorted(maps.Keys(s.Watched)) {
+		words = append(words, fmt.Sprintf("%d %s", s.Watched[resource], resource))
+	}
+	if len(words) == 0 {
+		return "nothing"
+	}
+	return strings.Join(words, ", ")
 }
 
 func (n NodeStatus) state() string {
