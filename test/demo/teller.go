@@ -124,6 +124,19 @@ func median(sorted []time.Duration) time.Duration { return sorted[len(sorted)/2]
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
 
+// keepLogs saves the programs' logs from the removal of the cluster.
+func (t *teller) keepLogs(c *cluster.Cluster) {
+	dir, err := os.MkdirTemp("", "fairlead-demo-log-")
+	if err == nil {
+		err = os.CopyFS(dir, os.DirFS(c.Logs()))
+	}
+	if err != nil {
+		t.say("the programs' logs could not be kept: %v", err)
+		return
+	}
+	t.say("the programs' logs are in %s", dir)
+}
+
 // keep tells how to go on with a cluster that stays.
 func (t *teller) keep(c *cluster.Cluster) {
 	t.chapter("The cluster stays")

@@ -3,6 +3,7 @@ package fairlead
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -22,9 +23,9 @@ func (s *System) WaitReady(ctx context.Context) error {
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			select {
 			case <-s.Controller.Done():
-				return false, fmt.Errorf("the controller ended; see %s", s.Controller.Log())
+				return false, fmt.Errorf("the controller ended: %s", lastLine(s.Controller.Log()))
 			case <-s.Agents[n.Name].Done():
-				return false, fmt.Errorf("the agent ended; see %s", s.Agents[n.Name].Log())
+				return false, fmt.Errorf("the agent ended: %s", lastLine(s.Agents[n.Name].Log()))
 			default:
 			}
 			status, _, err := s.get(ctx, n, "10256", "/healthz")
@@ -37,9 +38,22 @@ func (s *System) WaitReady(ctx context.Context) error {
 	return nil
 }
 
+// lastLine is what a program said last.
+func lastLine(log string) string {
+	content, err := os.ReadFile(log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return lines[len(lines)-1]
+}
+
 // Mode is what the first node's agent says it programs.
-func (s *System) Mode(ctx context.Context) string {
-	_, body, err := s.get(ctx, s.Cluster.Nodes[0], "10249", "/proxyMode")
+func (s *System) Mode(ctx context.Context) string { return s.ModeOf(ctx, s.Cluster.Nodes[0]) }
+
+// ModeOf is what a node's agent says it programs.
+func (s *System) ModeOf(ctx context.Context, n *cluster.Node) string {
+	_, body, err := s.get(ctx, n, "10249", "/proxyMode")
 	if err != nil {
 		return "unknown"
 	}

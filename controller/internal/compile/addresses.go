@@ -52,7 +52,7 @@ func loadBalancerIPs(svc *corev1.Service, family fwd.Family, findings endpoints.
 func (cfg *Config) externalIPs(svc *corev1.Service, family fwd.Family, findings endpoints.Findings) []netip.Addr {
 	forbidden := endpoints.Finding{
 		Reason: ReasonExternalIPForbidden,
-		Text:   "spec.externalIPs outside the ranges that the cluster's owner allows (fairlead-controller's allowed external IPs)",
+		Text:   "spec.externalIPs outside the ranges that the cluster's owner allows (fairlead-controller --allowed-external-ips)",
 	}
 	return slices.DeleteFunc(readIPs("spec.externalIPs", svc.Spec.ExternalIPs, family, findings), func(ip netip.Addr) bool {
 		if slices.ContainsFunc(cfg.AllowedExternalIPs, func(p netip.Prefix) bool { return p.Contains(ip) }) {

@@ -8,8 +8,9 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// DefaultMaxPorts is the MaxPorts of a Config that names none.
-const DefaultMaxPorts = 1000
+// MaxPorts is how many ports of one Service are compiled, in the order of its spec. It bounds what one object of a tenant
+// costs every node.
+const MaxPorts = 1000
 
 // Config is what the cluster's owner decides.
 type Config struct {
@@ -21,9 +22,6 @@ type Config struct {
 	// ServiceProxyName is the value of the label service.kubernetes.io/service-proxy-name whose Services are compiled;
 	// "" compiles the Services without that label (KEP-2447).
 	ServiceProxyName string
-	// MaxPorts is how many ports of one Service are compiled, in the order of its spec; 0 means DefaultMaxPorts. It bounds
-	// what one object of a tenant costs every node.
-	MaxPorts int
 }
 
 // Output is what changed since the last Flush.

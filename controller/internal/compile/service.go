@@ -30,7 +30,7 @@ func (cfg *Config) read(svc *corev1.Service) ([]fwd.ServicePort, []endpoints.Pro
 		return nil, nil
 	}
 	findings := endpoints.Findings{}
-	ports := cfg.boundedPorts(svc, findings)
+	ports := boundedPorts(svc, findings)
 	var all []fwd.ServicePort
 	for _, family := range fwd.Families() {
 		common, ok := cfg.readAddresses(svc, family, findings)
@@ -61,17 +61,13 @@ func (cfg *Config) read(svc *corev1.Service) ([]fwd.ServicePort, []endpoints.Pro
 }
 
 // boundedPorts cuts a Service with too many ports.
-func (cfg *Config) boundedPorts(svc *corev1.Service, findings endpoints.Findings) []corev1.ServicePort {
-	limit := cfg.MaxPorts
-	if limit == 0 {
-		limit = DefaultMaxPorts
-	}
-	if len(svc.Spec.Ports) <= limit {
+func boundedPorts(svc *corev1.Service, findings endpoints.Findings) []corev1.ServicePort {
+	if len(svc.Spec.Ports) <= MaxPorts {
 		return svc.Spec.Ports
 	}
 	findings.Add(endpoints.Finding{Reason: ReasonTooManyPorts, Text: "spec.ports"},
-		"%d ports, of which the first %d are forwarded: split the Service", len(svc.Spec.Ports), limit)
-	return svc.Spec.Ports[:limit]
+		"%d ports, of which the first %d are forwarded: split the Service", len(svc.Spec.Ports), MaxPorts)
+	return svc.Spec.Ports[:MaxPorts]
 }
 
 // readPort adds one port to what all ports of the Service have in common.

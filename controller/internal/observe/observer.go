@@ -27,6 +27,8 @@ type Config struct {
 	// Watched is how many objects of each resource this replica watches at the API server, by the resource's name; nil is
 	// none. It may take time in proportion to their number.
 	Watched func() map[string]int
+	// Nodes are the names of the Nodes that there are, each of which should have an agent; nil is none.
+	Nodes func() []string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -45,6 +47,7 @@ type Agent struct {
 type Observer struct {
 	tables  Tables
 	watched func() map[string]int
+	exist   func() []string
 	now     func() time.Time
 	metrics *metrics
 
@@ -94,8 +97,11 @@ func New(cfg Config) (*Observer, error) {
 	if cfg.Watched == nil {
 		cfg.Watched = func() map[string]int { return nil }
 	}
+	if cfg.Nodes == nil {
+		cfg.Nodes = func() []string { return nil }
+	}
 	o := &Observer{
-		tables: cfg.Tables, watched: cfg.Watched, now: cfg.Now, metrics: newMetrics(), nodes: map[string]*node{}, waiters: map[*waiter]struct{}{},
+		tables: cfg.Tables, watched: cfg.Watched, exist: cfg.Nodes, now: cfg.Now, metrics: newMetrics(), nodes: map[string]*node{}, waiters: map[*waiter]struct{}{},
 	}
 	for _, c := range append(o.metrics.all(), &gauges{observer: o}) {
 		if err := cfg.Registry.Register(c); err != nil {

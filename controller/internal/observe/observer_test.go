@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,13 +50,17 @@ type rig struct {
 	observer *Observer
 	now      time.Time
 	sequence uint64
+	// exist are the Nodes that there are.
+	exist []string
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, tables: &tables{revision: 1}, registry: prometheus.NewRegistry(), now: time.Unix(1000, 0)}
 	var err error
-	r.observer, err = New(Config{Tables: r.tables, Registry: r.registry, Now: func() time.Time { return r.now }})
+	r.observer, err = New(Config{
+		Tables: r.tables, Registry: r.registry, Now: func() time.Time { return r.now }, Nodes: func() []string { return r.exist },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +69,9 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) connect(node string) (*Session, *position) {
 	r.sequence++
+	if !slices.Contains(r.exist, node) {
+		r.exist = append(r.exist, node)
+	}
 	p := &position{}
 	return r.observer.Connected(Agent{Node: node, Mode: "ipvs", Version: "v1", Remote: "192.0.2.1:5", Sequence: r.sequence, Position: p.get}), p
 }
@@ -214,6 +222,7 @@ func TestForget(t *testing.T) {
 	r := newRig(t)
 	s, p := r.connect("a")
 	r.send(s, p, 1)
+	r.exist = nil
 	r.observer.Forget("a")
 	r.node("a")
 	s.Closed(nil)
@@ -298,6 +307,30 @@ func histogram(t *testing.T, g prometheus.Gatherer, name string) uint64 {
 	}
 	t.Fatalf("no metric %s", name)
 	return 0
+}
+
+// TestNodesAndAgentsThatDoNotMatch holds that a Node without an agent and an agent without a Node are both seen.
+func TestNodesAndAgentsThatDoNotMatch(t *testing.T) {
+	r := newRig(t)
+	s, p := r.connect("typo")
+	r.send(s, p, 1)
+	s.Applied(1, 0)
+	r.exist = []string{"a"}
+	if n := r.node("a"); n.state() != "no agent yet" {
+		t.Errorf("a Node without an agent: %q", n.state())
+	}
+	if n := r.node("typo"); n.state() != "no such Node" {
+		t.Errorf("an agent without a Node: %q", n.state())
+	}
+	var text strings.Builder
+	if err := r.observer.Status().Write(&text, r.now); err != nil || !strings.Contains(text.String(), "held by 1 of 1 connected agents; 1 nodes have no agent") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := r.observer.WaitAll(ctx, 1); err == nil || !strings.Contains(err.Error(), "missing on a:") {
+		t.Errorf("waiting for all Nodes: %v", err)
+	}
 }
 
 // TestOutstandingIsBounded holds that an agent that never reports costs a bounded amount of memory.

@@ -21,6 +21,8 @@ type Status struct {
 	Connected int `json:"connected"`
 	Current   int `json:"current"`
 	Failing   int `json:"failing"`
+	// Missing are Nodes whose agent is not connected.
+	Missing int `json:"missing"`
 	// LagSeconds is the greatest of the connected nodes'.
 	LagSeconds float64 `json:"lagSeconds"`
 	// Watched is how many objects of each resource this replica watches at the API server: one watch each.
@@ -46,6 +48,8 @@ type NodeStatus struct {
 	Mode    string `json:"mode,omitempty"`
 	Version string `json:"version,omitempty"`
 	Remote  string `json:"remote,omitempty"`
+	// Exists: the API server has a Node of this name.
+	Exists bool `json:"exists"`
 }
 
 // Status returns the present state.
@@ -53,14 +57,27 @@ func (o *Observer) Status() Status {
 	s := Status{Epoch: o.tables.Epoch(), Revision: o.tables.Revision(), Watched: o.watched()}
 	s.Everywhere = s.Revision
 	now := o.now()
+	exist := map[string]bool{}
+	for _, name := range o.exist() {
+		exist[name] = true
+	}
 	o.mu.Lock()
 	for name, n := range o.nodes {
-		s.Nodes = append(s.Nodes, n.status(name, s.Revision, now))
+		st := n.status(name, s.Revision, now)
+		st.Exists = exist[name]
+		delete(exist, name)
+		s.Nodes = append(s.Nodes, st)
 	}
 	o.mu.Unlock()
+	for name := range exist {
+		s.Nodes = append(s.Nodes, NodeStatus{Node: name, Exists: true})
+	}
 	slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Node, b.Node) })
 	for _, n := range s.Nodes {
 		if !n.Connected {
+			if n.Exists {
+				s.Missing++
+			}
 			continue
 		}
 		s.Connected++
@@ -92,13 +109,17 @@ func (n *node) status(name string, revision uint64, now time.Time) NodeStatus {
 // Write prints a status for people.
 func (s Status) Write(w io.Writer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "revision %d of epoch %d: held by %d of %d connected agents, all of them hold %d\n",
-		s.Revision, s.Epoch, s.Current, s.Connected, s.Everywhere)
+	fmt.Fprintf(t, "revision %d of epoch %d: held by %d of %d connected agents; %d nodes have no agent connected\n",
+		s.Revision, s.Epoch, s.Current, s.Connected, s.Missing)
 	fmt.Fprintf(t, "watched at the API server: %s\n\n", s.watched())
 	fmt.Fprintln(t, "NODE\tSTATE\tSINCE\tHOLDS\tLAG\tMODE\tVERSION\tADDRESS\tERROR")
 	for _, n := range s.Nodes {
-		fmt.Fprintf(t, "%s\t%s\t%v\t%d\t%v\t%s\t%s\t%s\t%s\n", n.Node, n.state(), now.Sub(n.Since).Round(time.Second),
-			n.Holds, time.Duration(n.LagSeconds*float64(time.Second)).Round(time.Millisecond), n.Mode, n.Version, n.Remote, n.Error)
+		since := "-"
+		if !n.Since.IsZero() {
+			since = now.Sub(n.Since).Round(time.Second).String()
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%v\t%s\t%s\t%s\t%s\n", n.Node, n.state(), since, n.Holds,
+			time.Duration(n.LagSeconds*float64(time.Second)).Round(time.Millisecond), n.Mode, n.Version, n.Remote, n.Error)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write status: %w", err)
@@ -119,6 +140,10 @@ func (s Status) watched() string {
 
 func (n NodeStatus) state() string {
 	switch {
+	case n.Since.IsZero():
+		return "no agent yet"
+	case !n.Exists:
+		return "no such Node"
 	case !n.Connected:
 		return "away"
 	case n.Error != "":

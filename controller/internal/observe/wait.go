@@ -35,7 +35,7 @@ func (o *Observer) Published(revision uint64, cause time.Time) {
 	if o.sampled >= maxSamples {
 		return
 	}
-	w := o.waitFor(revision, false)
+	w := o.waitFor(revision, false, nil)
 	if len(w.pending) == 0 {
 		return // it concerns nobody who is connected
 	}
@@ -49,15 +49,19 @@ func (o *Observer) Wait(ctx context.Context, revision uint64) error {
 	return o.wait(ctx, revision, false)
 }
 
-// WaitAll is Wait for all nodes that ever connected and that have not been forgotten: a node without a stream still
-// forwards by its old table.
+// WaitAll is Wait for all Nodes that there are and for all that ever connected and have not been forgotten: a node without a
+// stream still forwards by its old table.
 func (o *Observer) WaitAll(ctx context.Context, revision uint64) error {
 	return o.wait(ctx, revision, true)
 }
 
 func (o *Observer) wait(ctx context.Context, revision uint64, absent bool) error {
+	var exist []string
+	if absent {
+		exist = o.exist()
+	}
 	o.mu.Lock()
-	w := o.waitFor(revision, absent)
+	w := o.waitFor(revision, absent, exist)
 	o.mu.Unlock()
 	select {
 	case <-w.done:
@@ -73,11 +77,17 @@ func (o *Observer) wait(ctx context.Context, revision uint64, absent bool) error
 	return fmt.Errorf("wait for revision %d: missing on %s: %w", revision, some(w.pending), ctx.Err())
 }
 
-// waitFor makes a waiter, registered if it has anything to wait for. The lock is held.
-func (o *Observer) waitFor(revision uint64, absent bool) *waiter {
+// waitFor makes a waiter, registered if it has anything to wait for: the nodes that connected, and those that exist. The lock
+// is held.
+func (o *Observer) waitFor(revision uint64, absent bool, exist []string) *waiter {
 	w := &waiter{revision: revision, absent: absent, pending: map[string]struct{}{}, done: make(chan struct{})}
 	for name, n := range o.nodes {
 		if (n.connected && n.through() < revision) || (!n.connected && absent) {
+			w.pending[name] = struct{}{}
+		}
+	}
+	for _, name := range exist {
+		if _, seen := o.nodes[name]; !seen {
 			w.pending[name] = struct{}{}
 		}
 	}

@@ -2,6 +2,7 @@ package offline
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,8 +61,11 @@ func (o *Objects) add(doc []byte) error {
 
 		Items []json.RawMessage `json:"items"`
 	}
+	if !bytes.HasPrefix(doc, []byte("{")) {
+		return errors.New(": is no object: want Kubernetes objects, such as kubectl get -o yaml prints")
+	}
 	if err := json.Unmarshal(doc, &head); err != nil {
-		return fmt.Errorf(": %w", err)
+		return fmt.Errorf(": %w", describe(err))
 	}
 	if head.Kind == "" {
 		return errors.New(": kind: is empty: want a Kubernetes object, such as kubectl get -o yaml prints")

@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -35,6 +37,9 @@ func run(ctx context.Context) error {
 	cfg := demo.Config{
 		Bin: filepath.Join(wd, "bin"), Dir: "/var/lib/fairlead-demo", Mode: os.Getenv("MODE"), Nodes: 3,
 		Keep: os.Getenv("KEEP") == "1", Flips: 10, Out: os.Stdout,
+	}
+	if modes := []string{"", "auto", "iptables", "nftables", "ipvs"}; !slices.Contains(modes, cfg.Mode) {
+		return fmt.Errorf("MODE=%q: give one of %s", cfg.Mode, strings.Join(modes[1:], ", "))
 	}
 	if dir := os.Getenv("DIR"); dir != "" {
 		cfg.Dir = dir
