@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fairlead/fairlead/agent/internal/kubeproxy"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
@@ -108,6 +109,7 @@ func (c Command) plan(args []string) error {
 	file := fs.StringP("file", "f", "", "`path` of the table; - is the standard input")
 	family := fs.String("family", "", "`family` to print: IPv4 or IPv6; without it both")
 	rules.bind(fs)
+	fs.BoolVar(&rules.KeepInvalid, "conntrack-tcp-be-liberal", false, "plan for a kernel that takes TCP packets out of the window for valid")
 	if err := parse(fs, args); err != nil {
 		return err
 	}
@@ -122,7 +124,7 @@ func (c Command) plan(args []string) error {
 		return err
 	}
 	if rules.Mode == modeAuto {
-		return errors.New("plan: --mode auto: depends on a kernel: name iptables or nftables")
+		return errors.New("plan: --mode auto: depends on a kernel: name iptables, ipvs or nftables")
 	}
 	table, err := c.readTable(*file)
 	if err != nil {
@@ -164,7 +166,7 @@ func (c Command) readTable(path string) (*fwd.Table, error) {
 }
 
 const cleanupUsage = `Removes everything that any mode of the agent has ever programmed in this network namespace, and nothing else. Stop the
-agent first.
+agent first. Connections through IPVS end, others live on.
 
 Usage:
   fairlead-agent cleanup [flags]
@@ -175,6 +177,7 @@ Flags:
 func (c Command) cleanup(ctx context.Context, args []string) error {
 	cfg := Defaults()
 	fs := c.flagSet("fairlead-agent cleanup", cleanupUsage)
+	proxys := fs.Bool("kube-proxy", false, "remove what kube-proxy has left as well; stop it first")
 	fs.StringVar(&cfg.LogLevel, "log-level", cfg.LogLevel, "least `level` that is logged: "+strings.Join(levelNames(), ", "))
 	if err := parse(fs, args); err != nil {
 		return err
@@ -186,7 +189,11 @@ func (c Command) cleanup(ctx context.Context, args []string) error {
 	if err := checkPrivileges(); err != nil {
 		return err
 	}
-	if err := cleanAll(ctx, logger); err != nil {
+	err = cleanAll(ctx, hostFacts{logger: logger})
+	if *proxys {
+		err = errors.Join(err, kubeproxy.Remove(ctx))
+	}
+	if err != nil {
 		return fmt.Errorf("cleanup: %w", err)
 	}
 	return nil

@@ -34,12 +34,23 @@ func TestBadCommandLines(t *testing.T) {
 		good + "--controller=host:99999": `"99999" is no port`,
 		good + "--controller=c.fairlead-system.svc:7443":                               "a name of the cluster's DNS",
 		good + "--controller=c.cluster.local.:7443":                                    "a name of the cluster's DNS",
-		good + "--insecure=false":                                                      "--insecure: controllers can only be reached without TLS",
+		good + "--insecure=false":                                                      "--controller-ca-file: is missing: give it, or --apiservers",
+		good + "--controller-ca-file=/ca":                                              "--controller-ca-file: contradicts --insecure",
+		good + "--apiservers=kubernetes.default.svc:443":                               `--apiservers "kubernetes.default.svc:443": is a name of the cluster's DNS`,
+		good + "--controllers-configmap=name":                                          `--controllers-configmap "name": want NAMESPACE/NAME`,
+		good + "--lookup-interval=1ms":                                                 "--lookup-interval 1ms: want 1s or more",
+		good + "--state-dir=state":                                                     `--state-dir "state": want an absolute path`,
+		good + "--checkpoint-wait=-1s":                                                 "--checkpoint-wait -1s: must not be negative",
 		good + "--insecure=maybe":                                                      "--insecure",
 		good + "--node-name=Node_1":                                                    `--node-name "Node_1"`,
 		good + "--node-name=":                                                          `--node-name ""`,
-		good + "--mode=ipvs":                                                           `--mode "ipvs": this version has iptables, nftables, auto`,
-		good + "--mode=userspace":                                                      `--mode "userspace": this version has iptables, nftables, auto`,
+		good + "--mode=userspace":                                                      `--mode "userspace": this version has auto, iptables, ipvs, nftables`,
+		good + "--mode=ipvs --ipvs-scheduler=fastest":                                  `--ipvs-scheduler "fastest": want dh, fo`,
+		good + "--mode=ipvs --ipvs-udp-timeout=1ms":                                    "--ipvs-udp-timeout 1ms: want whole seconds",
+		good + "--mode=ipvs --ipvs-tcp-timeout=600h":                                   "--ipvs-tcp-timeout 600h0m0s: want whole seconds, at most 576h0m0s",
+		good + "--mode=ipvs --ipvs-masquerade-bit=32":                                  "--ipvs-masquerade-bit 32: want 0 to 31",
+		good + "--mode=ipvs --ipvs-masquerade-bit=14":                                  "--ipvs-masquerade-bit 14: is --iptables-masquerade-bit as well",
+		good + "--ipvs-exclude-cidrs=10":                                               `range "10": want a range such as`,
 		good + "--iptables-flavor=old":                                                 `--iptables-flavor "old": want nft or legacy`,
 		good + "--detect-local-mode=Guess":                                             `--detect-local-mode "Guess": want ClusterCIDR`,
 		good + "--detect-local-mode=ClusterCIDR":                                       "--detect-local-mode ClusterCIDR: needs --cluster-cidr",
@@ -64,10 +75,10 @@ func TestBadCommandLines(t *testing.T) {
 		good + "--config=/nonexistent.yaml":                                            "--config: open /nonexistent.yaml: no such file",
 		"version now":                                                                  `version: unexpected argument "now"`,
 		"plan":                                                                         "plan: -f is missing",
-		"plan -f /nonexistent":                                                         "plan -f /nonexistent: open /nonexistent",
+		"plan -f /nonexistent --mode=ipvs":                                             "plan -f /nonexistent: open /nonexistent",
 		"plan -f - --family=IPv5":                                                      `--family "IPv5": want IPv4 or IPv6`,
 		good + "--mode=nftables --iptables-flavor=legacy":                              "--iptables-flavor legacy: --mode nftables has none: leave it out",
-		"plan -f - --mode=auto":                                                        "--mode auto: depends on a kernel: name iptables or nftables",
+		"plan -f - --mode=auto":                                                        "--mode auto: depends on a kernel: name iptables, ipvs or nftables",
 		"cleanup --all":                                                                "unknown flag: --all",
 		"cleanup --log-level=loud":                                                     `--log-level "loud"`,
 	} {
@@ -93,7 +104,8 @@ func TestHelpNamesEveryFlagOfKubeProxy(t *testing.T) {
 		"--config", "--node-name", "--cluster-cidr", "--detect-local-mode", "--pod-bridge-interface", "--pod-interface-name-prefix", "--masquerade-all",
 		"--iptables-masquerade-bit", "--nodeport-addresses", "--healthz-bind-address", "--metrics-bind-address", "--conntrack-max-per-core",
 		"--conntrack-min", "--conntrack-tcp-timeout-established", "--conntrack-tcp-timeout-close-wait", "--conntrack-udp-timeout",
-		"--conntrack-udp-timeout-stream", "--conntrack-tcp-be-liberal",
+		"--conntrack-udp-timeout-stream", "--conntrack-tcp-be-liberal", "--ipvs-scheduler", "--ipvs-strict-arp", "--ipvs-exclude-cidrs",
+		"--ipvs-tcp-timeout", "--ipvs-tcpfin-timeout", "--ipvs-udp-timeout",
 	} {
 		if !strings.Contains(stdout, flag+" ") {
 			t.Errorf("no %s", flag)
@@ -118,7 +130,7 @@ service default/web:http/TCP/IPv6 cluster-ip=fd00::10 port=80 usable
 
 // TestPlan prints what the backend would program, by family, from a file and from the standard input.
 func TestPlan(t *testing.T) {
-	code, both, stderr := command(t, someTable, "plan", "-f", "-")
+	code, both, stderr := command(t, someTable, "plan", "-f", "-", "--mode=iptables")
 	if code != 0 || !strings.Contains(both, "DNAT --to-destination 192.0.2.1:8080") || !strings.Contains(both, "DNAT --to-destination [2001:db8::1]:8080") {
 		t.Errorf("%d %s %s", code, stderr, both)
 	}
@@ -126,13 +138,25 @@ func TestPlan(t *testing.T) {
 	if err := os.WriteFile(file, []byte(someTable), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, one, stderr := command(t, "", "plan", "-f", file, "--family=ipv4", "--iptables-masquerade-bit=5")
+	code, one, stderr := command(t, "", "plan", "-f", file, "--mode=iptables", "--family=ipv4", "--iptables-masquerade-bit=5")
 	if code != 0 || !strings.Contains(one, "192.0.2.1:8080") || strings.Contains(one, "2001:db8") || !strings.Contains(one, "0x20/0x20") {
 		t.Errorf("%d %s %s", code, stderr, one)
 	}
-	code, _, stderr = command(t, "service nonsense", "plan", "-f", "-")
+	code, liberal, stderr := command(t, "", "plan", "-f", file, "--mode=iptables", "--conntrack-tcp-be-liberal")
+	if code != 0 || strings.Contains(liberal, "INVALID") || !strings.Contains(one, "INVALID") {
+		t.Errorf("%d %s %s", code, stderr, liberal)
+	}
+	code, _, stderr = command(t, "service nonsense", "plan", "-f", "-", "--mode=iptables")
 	if code != 1 || !strings.Contains(stderr, "plan -f -: ") || !strings.Contains(stderr, "line 1") {
 		t.Errorf("%d %s", code, stderr)
+	}
+	for mode, want := range map[string]string{
+		"iptables": "DNAT --to-destination 192.0.2.1:8080", "nftables": "192.0.2.1", "ipvs": "ipvs TCP 10.96.0.10:80 scheduler sed -> 192.0.2.1:8080\n",
+	} {
+		code, out, stderr := command(t, someTable, "plan", "-f", "-", "--mode", mode, "--ipvs-scheduler=sed")
+		if code != 0 || !strings.HasPrefix(out, "# "+mode+", IPv4\n") || !strings.Contains(out, want) {
+			t.Errorf("%s: %d %s %s", mode, code, stderr, out)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,13 +23,20 @@ import (
 type Config struct {
 	// NodeName is the Kubernetes name of this node.
 	NodeName string
-	// Controllers are addresses host:port, of which one is followed.
+	// Controllers are addresses host:port, of which one is followed; none means that Trust finds them.
 	Controllers []string
-	// Insecure connects without TLS.
+	// Insecure connects without TLS, and presents nothing.
 	Insecure bool
-	// Credentials of the stream; nil is only allowed with Insecure. PerCall are presented on each stream; nil is none.
+	// Trust is how controllers are found and known.
+	Trust Trust
+	// Credentials of the stream take the place of what Trust says of them, PerCall that of its TokenFile; nil leaves it to
+	// Trust.
 	Credentials credentials.TransportCredentials
 	PerCall     credentials.PerRPCCredentials
+	// StateDir is the folder that outlives the agent: the last table, the last addresses and CA of controllers. "" is none.
+	StateDir string
+	// CheckpointWait is how long after its start an agent that no controller has sent a table forwards by the last one.
+	CheckpointWait time.Duration
 
 	Rules Rules
 	// Dataplane, if set, is programmed instead of what Rules.Mode names, and nothing else on this host is touched: for tests
@@ -65,6 +73,9 @@ func Defaults() Config {
 	return Config{
 		NodeName: defaultNodeName(os.Getenv("NODE_NAME"), os.Hostname),
 		Rules:    defaultRules(),
+		Trust:    defaultTrust(),
+
+		StateDir: "/var/lib/fairlead", CheckpointWait: 5 * time.Second,
 
 		HealthzAddress: "0.0.0.0:10256", MetricsAddress: "127.0.0.1:10249",
 		SyncPeriod: 30 * time.Second, AuditInterval: 3 * time.Second, ResyncInterval: 10 * time.Minute,
@@ -98,14 +109,9 @@ func (c Config) Validate() error {
 	}
 	name := regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 	check(name.MatchString(c.NodeName), "--node-name %q: want the node's Kubernetes name: lower case letters, digits, '-' and '.'", c.NodeName)
-	check(len(c.Controllers) > 0, "--controller: is missing; name at least one controller as HOST:PORT")
-	for _, address := range c.Controllers {
-		if err := checkController(address); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	check(c.Insecure || c.Credentials != nil, "--insecure: controllers can only be reached without TLS in this version; set --insecure to say that the network is trusted")
-	check(!c.Insecure || c.Credentials == nil, "--insecure: contradicts TLS credentials; leave one of them out")
+	errs = append(errs, c.validateTrust())
+	check(c.StateDir == "" || filepath.IsAbs(c.StateDir), "--state-dir %q: want an absolute path, or nothing to keep nothing", c.StateDir)
+	check(c.CheckpointWait >= 0, "--checkpoint-wait %v: must not be negative", c.CheckpointWait)
 	if c.Dataplane == nil {
 		errs = append(errs, c.Rules.validate())
 	}
@@ -120,23 +126,6 @@ func (c Config) Validate() error {
 	check(slices.Contains(levelNames(), c.LogLevel), "--log-level %q: want %s", c.LogLevel, strings.Join(levelNames(), ", "))
 	check(slices.Contains([]string{"text", "json"}, c.LogFormat), "--log-format %q: want text or json", c.LogFormat)
 	return errors.Join(errs...)
-}
-
-// checkController refuses what can never be reached, names of the cluster's own DNS first of all: that DNS is behind virtual
-// IPs that nobody programs before this agent has reached a controller.
-func checkController(address string) error {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || host == "" {
-		return fmt.Errorf("--controller %q: want HOST:PORT", address)
-	}
-	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
-		return fmt.Errorf("--controller %q: %q is no port", address, port)
-	}
-	dotted := strings.TrimSuffix(host, ".") + "."
-	if strings.HasSuffix(dotted, ".svc.") || strings.HasSuffix(dotted, ".cluster.local.") || strings.Contains(dotted, ".svc.cluster.") {
-		return fmt.Errorf("--controller %q: is a name of the cluster's DNS, which works only after this agent; give an address, or a name that the node itself resolves", address)
-	}
-	return nil
 }
 
 func bindable(address string) bool {

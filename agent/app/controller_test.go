@@ -23,19 +23,28 @@ type controller struct {
 	tables  chan *fwd.Table
 	reports chan *fairleadv1.Report
 	cut     chan struct{}
-	stop    func()
+	hellos  chan *fairleadv1.Hello
+	// unchanged sends a revision without a change.
+	unchanged chan struct{}
+	stop      func()
 }
 
-func newController(t *testing.T) *controller {
+func newController(t *testing.T, options ...grpc.ServerOption) *controller {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return newControllerAt(t, "127.0.0.1:0", options...)
+}
+
+func newControllerAt(t *testing.T, address string, options ...grpc.ServerOption) *controller {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &controller{
 		address: l.Addr().String(), tables: make(chan *fwd.Table), reports: make(chan *fairleadv1.Report, 100), cut: make(chan struct{}),
+		hellos: make(chan *fairleadv1.Hello, 100), unchanged: make(chan struct{}),
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(options...)
 	fairleadv1.RegisterForwardingServer(server, c)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
@@ -50,9 +59,11 @@ func newController(t *testing.T) *controller {
 }
 
 func (c *controller) Follow(s serverStream) error {
-	if _, err := s.Recv(); err != nil {
+	m, err := s.Recv()
+	if err != nil {
 		return err
 	}
+	c.hellos <- m.GetHello()
 	if err := s.Send(&fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Welcome{Welcome: &fairleadv1.Welcome{
 		Epoch: 1, HeartbeatIntervalMs: 60_000,
 	}}}); err != nil {
@@ -73,6 +84,11 @@ func (c *controller) Follow(s serverStream) error {
 			return nil
 		case <-c.cut:
 			return nil
+		case <-c.unchanged:
+			r := &fairleadv1.Revision{Number: number}
+			if err := s.Send(&fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Revision{Revision: r}}); err != nil {
+				return err
+			}
 		case t := <-c.tables:
 			r := &fairleadv1.Revision{Number: number, CauseUnixMicros: uint64(time.Now().UnixMicro())}
 			for scope, part := range map[fwd.Scope]**fairleadv1.Part{fwd.Common: &r.Common, fwd.Zone: &r.Zone, fwd.Node: &r.Node} {
@@ -89,22 +105,27 @@ func (c *controller) Follow(s serverStream) error {
 // send gives the agent a table, in text form, and returns its report.
 func (c *controller) send(t *testing.T, text string) *fairleadv1.Report {
 	t.Helper()
+	c.put(t, text)
+	select {
+	case r := <-c.reports:
+		return r
+	case <-time.After(20 * time.Second):
+		t.Fatal("no report came")
+		return nil
+	}
+}
+
+// put gives the agent a table, in text form.
+func (c *controller) put(t *testing.T, text string) {
+	t.Helper()
 	table, err := fwd.ParseText(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(20 * time.Second)
 	select {
 	case c.tables <- table:
-	case <-deadline:
+	case <-time.After(20 * time.Second):
 		t.Fatal("no agent came")
-	}
-	select {
-	case r := <-c.reports:
-		return r
-	case <-deadline:
-		t.Fatal("no report came")
-		return nil
 	}
 }
 

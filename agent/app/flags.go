@@ -16,8 +16,11 @@ import (
 // kube-proxy's where the meaning is the same. Each may also be given in the file of --config, see ReadFile.
 func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&c.NodeName, "node-name", c.NodeName, "Kubernetes `name` of this node; without it $NODE_NAME, else the host's name")
-	fs.Var(&words{&c.Controllers}, "controller", "`addresses` HOST:PORT of controllers, separated by commas; one of them is followed. Not names of the cluster's DNS")
+	fs.Var(&words{&c.Controllers}, "controller", "`addresses` HOST:PORT of controllers, separated by commas; one of them is followed. Not names of the cluster's DNS. Without any they are looked up at --apiservers")
 	fs.BoolVar(&c.Insecure, "insecure", c.Insecure, "connect to controllers without TLS, on a network that is trusted")
+	c.Trust.bind(fs)
+	fs.StringVar(&c.StateDir, "state-dir", c.StateDir, "`folder` for what a start without a controller needs: the last table, addresses and CA of controllers; nothing keeps none")
+	fs.DurationVar(&c.CheckpointWait, "checkpoint-wait", c.CheckpointWait, "how long after a start without a controller to wait before forwarding by the last table")
 	c.Rules.bind(fs)
 	fs.StringVar(&c.HealthzAddress, "healthz-bind-address", c.HealthzAddress, "`IP:port` of /healthz and /livez; nothing serves none")
 	fs.StringVar(&c.MetricsAddress, "metrics-bind-address", c.MetricsAddress, "`IP:port` of /metrics and /proxyMode; nothing serves none")
@@ -37,7 +40,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 }
 
 func (r *Rules) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&r.Mode, "mode", r.Mode, "`mode` of forwarding: "+strings.Join(modeNames(), ", "))
+	fs.StringVar(&r.Mode, "mode", r.Mode, "`mode` of forwarding: "+strings.Join(modeNames(), ", ")+"; auto is nftables where the kernel can, else iptables")
 	fs.StringVar(&r.IPTablesFlavor, "iptables-flavor", r.IPTablesFlavor, "`flavor` of iptables: nft or legacy; without it the one that the host uses")
 	fs.StringVar(&r.DetectLocalMode, "detect-local-mode", r.DetectLocalMode, "`way` to tell this node's Pods from others: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; without it ClusterCIDR if --cluster-cidr is given, else they are not told")
 	fs.Var(&prefixes{&r.ClusterCIDRs}, "cluster-cidr", "`ranges` of Pods in the cluster, separated by commas")
@@ -46,6 +49,7 @@ func (r *Rules) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&r.MasqueradeAll, "masquerade-all", r.MasqueradeAll, "hide the client's address from endpoints for all traffic to cluster IPs")
 	fs.IntVar(&r.MasqueradeBit, "iptables-masquerade-bit", r.MasqueradeBit, "`bit` of the packet mark that asks for masquerading, 0 to 31")
 	fs.Var(&words{&r.NodePortAddresses}, "nodeport-addresses", "`ranges` of this node's addresses that take node ports, separated by commas, or primary; without it all")
+	r.IPVS.bind(fs)
 }
 
 // words is a flag of words separated by commas.

@@ -55,6 +55,20 @@ func newMetrics(cfg Config, tables *store.Store) *metrics {
 	return m
 }
 
+// chose says which mode is in force, and which was asked for.
+func (m *metrics) chose(cfg Config, effective string) {
+	requested := cfg.Rules.Mode
+	if cfg.Dataplane != nil {
+		requested = effective
+	}
+	chosen := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fairlead_proxy_mode", Help: "Always 1; says which mode was requested and which is in force.",
+		ConstLabels: prometheus.Labels{"requested": requested, "effective": effective},
+	})
+	chosen.Set(1)
+	m.registry.MustRegister(chosen)
+}
+
 func answers(name, help string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"code"})
 }

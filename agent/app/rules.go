@@ -26,9 +26,32 @@ type Rules struct {
 	MasqueradeBit int
 	// NodePortAddresses are prefixes of local addresses that take node ports, or "primary" alone; none is all.
 	NodePortAddresses []string
+	// KeepInvalid: the kernel's connection tracking is liberal, so that packets it calls invalid are left alone. A running
+	// agent asks the kernel.
+	KeepInvalid bool
+	IPVS        IPVS
 }
 
-func defaultRules() Rules { return Rules{Mode: modeIPTables, MasqueradeBit: 14} }
+func defaultRules() Rules { return Rules{Mode: modeAuto, MasqueradeBit: 14, IPVS: defaultIPVS()} }
+
+// detectLocal is the mode in force: without one, the cluster's ranges are used if they are given.
+func (r Rules) detectLocal() string {
+	if r.DetectLocalMode == "" && len(r.ClusterCIDRs) > 0 {
+		return "ClusterCIDR"
+	}
+	return r.DetectLocalMode
+}
+
+func (r Rules) nodePorts() (prefixes []netip.Prefix, primary bool) {
+	for _, s := range r.NodePortAddresses {
+		if s == "primary" {
+			primary = true
+		} else if p, err := netip.ParsePrefix(s); err == nil { // validate has seen all of them
+			prefixes = append(prefixes, p.Masked())
+		}
+	}
+	return prefixes, primary
+}
 
 // validate reports everything that is wrong, by the name of the flag.
 func (r Rules) validate() error {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/agent/internal/client"
@@ -46,11 +45,15 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer host.close()
 	mode := host.dataplane.Name()
-	follower, err := a.newClient(mode)
+	a.metrics.chose(cfg, mode)
+	way, taken := a.findWay(), &outlet{Store: tables}
+	checkpoints := a.openCheckpoints(taken)
+	follower, err := a.newClient(mode, way)
 	if err != nil {
 		return err
 	}
-	loop, err := a.newLoop(host, follower)
+	host.steps = append(host.steps, checkpoints)
+	loop, err := a.newLoop(host, taken, follower)
 	if err != nil {
 		return err
 	}
@@ -58,6 +61,9 @@ func Run(ctx context.Context, cfg Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	sockets.serve(ctx, group, a.probes(), a.facts(mode))
 	group.Go(func() error { loop.Run(ctx); return nil })
+	group.Go(func() error { host.thrift.run(ctx); return nil })
+	group.Go(func() error { checkpoints.run(ctx); return nil })
+	group.Go(func() error { way.run(ctx); return nil })
 	group.Go(func() error { follower.Run(ctx); return nil })
 	if cfg.Listening != nil {
 		cfg.Listening(sockets.addresses())
@@ -75,21 +81,17 @@ type agent struct {
 	metrics *metrics
 }
 
-func (a agent) newClient(mode string) (*client.Client, error) {
-	credentials := a.cfg.Credentials
-	if a.cfg.Insecure {
-		credentials = insecure.NewCredentials()
-	}
+func (a agent) newClient(mode string, w way) (*client.Client, error) {
 	return client.New(client.Config{
-		Controllers: a.cfg.Controllers, Node: a.cfg.NodeName, Version: a.cfg.Version, Mode: mode,
-		Credentials: credentials, PerCall: a.cfg.PerCall, Store: inlet{a.tables},
+		Directory: w.directory, Node: a.cfg.NodeName, Version: a.cfg.Version, Mode: mode,
+		Credentials: w.credentials, PerCall: w.perCall, Store: inlet{a.tables},
 		Metrics: client.NewMetrics(a.metrics.registry), Logger: a.cfg.Logger,
 	})
 }
 
-func (a agent) newLoop(h host, follower *client.Client) (*proxy.Loop, error) {
+func (a agent) newLoop(h host, taken *outlet, follower *client.Client) (*proxy.Loop, error) {
 	return proxy.New(proxy.Config{
-		Dataplane: h.dataplane, Source: outlet{a.tables}, Steps: h.steps, Health: a.health,
+		Dataplane: h.dataplane, Source: taken, Steps: h.steps, Due: h.moved, Health: a.health,
 		Report:  func(o proxy.Outcome) { follower.Report(reportOf(o)) },
 		Metrics: proxy.NewMetrics(a.metrics.registry), Logger: a.cfg.Logger,
 		AuditInterval: a.cfg.AuditInterval, SyncPeriod: a.cfg.SyncPeriod, ResyncInterval: a.cfg.ResyncInterval,
@@ -101,14 +103,17 @@ func (a agent) newLoop(h host, follower *client.Client) (*proxy.Loop, error) {
 type host struct {
 	dataplane dataplane.Interface
 	steps     []proxy.Step
-	close     func()
+	thrift    *thrift
+	// moved delivers a value when addresses of this host may have changed; nil where nobody looks.
+	moved <-chan struct{}
+	close func()
 }
 
 // openHost finds the dataplane, and sets the sysctls that forwarding needs. With a Dataplane of the Config it does nothing.
 func (a agent) openHost(ctx context.Context) (host, error) {
-	cfg := a.cfg
+	cfg, thrift := a.cfg, newThrift()
 	if cfg.Dataplane != nil {
-		return host{dataplane: cfg.Dataplane, close: func() {}}, nil
+		return host{dataplane: cfg.Dataplane, thrift: thrift, close: func() {}}, nil
 	}
 	if err := checkPrivileges(); err != nil {
 		return host{}, err
@@ -122,7 +127,8 @@ func (a agent) openHost(ctx context.Context) (host, error) {
 	if err != nil {
 		return host{}, err
 	}
-	backend, err := cfg.Rules.open(ctx, hostFacts{liberal || cfg.Conntrack.TCPBeLiberal, cfg.Logger})
+	facts := hostFacts{liberal || cfg.Conntrack.TCPBeLiberal, cfg.Logger}
+	chosen, err := cfg.Rules.choose(ctx, facts, cfg.Rules.candidates())
 	if err != nil {
 		return host{}, err
 	}
@@ -134,14 +140,29 @@ func (a agent) openHost(ctx context.Context) (host, error) {
 			return ok && nodePorts.Contains(local, v.Table.Node().Addresses)
 		},
 	})
+	watching, stop := context.WithCancel(ctx)
+	moved := watchAddresses(watching, cfg.Logger)
 	return host{
-		dataplane: backend,
+		dataplane: chosen.backend,
 		steps: []proxy.Step{
-			flows{addresses: hostinfo.Addresses, nodePorts: nodePorts, deleted: a.metrics.deletedFlows, cleaner: conntrack.Cleaner{}},
+			&flows{addresses: hostinfo.Addresses, nodePorts: nodePorts, deleted: a.metrics.deletedFlows, clean: conntrack.Cleaner{}.Clean},
 			&checkPorts{services: services},
+			newSuccession(chosen.mode, facts),
+			thrift,
 		},
-		close: services.Close,
+		thrift: thrift,
+		moved:  moved,
+		close:  func() { stop(); services.Close() },
 	}, nil
+}
+
+// watchAddresses is hostinfo.WatchAddresses where the kernel lets us; else new addresses are found with the next sync period.
+func watchAddresses(ctx context.Context, logger *slog.Logger) <-chan struct{} {
+	moved, err := hostinfo.WatchAddresses(ctx)
+	if err != nil {
+		logger.Warn("new addresses of this host are noticed late", slog.Any("error", err))
+	}
+	return moved
 }
 
 // prepare sets sysctls. What cannot be set is said and no reason to stop: in a container /proc/sys may be read-only, and

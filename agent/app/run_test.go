@@ -63,7 +63,7 @@ func (d *tables) text(t *testing.T) string {
 func testConfig(t *testing.T, c *controller, d dataplane.Interface) Config {
 	cfg := Defaults()
 	cfg.NodeName, cfg.Controllers, cfg.Insecure, cfg.Dataplane, cfg.Version = "n1", []string{c.address}, true, d, "v1"
-	cfg.HealthzAddress, cfg.MetricsAddress = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.HealthzAddress, cfg.MetricsAddress, cfg.StateDir = "127.0.0.1:0", "127.0.0.1:0", t.TempDir()
 	cfg.Logger = slog.New(slog.NewTextHandler(testWriter{t}, nil))
 	return cfg
 }
@@ -116,7 +116,7 @@ func TestAgent(t *testing.T) {
 	_, body := get(t, a.Metrics, "/metrics")
 	for _, line := range []string{
 		"fairlead_rows 4", "fairlead_unknown_rows 0", "fairlead_refused_rows 0", "fairlead_connected 1", "fairlead_applied_revision 1",
-		"fairlead_received_revision 1", "fairlead_digest_mismatches_total 0", "fairlead_audit_repairs_total 0", `fairlead_build_info{version="v1"} 1`,
+		"fairlead_received_revision 1", `fairlead_proxy_mode{effective="remembering",requested="remembering"} 1`, "fairlead_digest_mismatches_total 0", "fairlead_audit_repairs_total 0", `fairlead_build_info{version="v1"} 1`,
 		"kubeproxy_sync_proxy_rules_duration_seconds_count 1", "kubeproxy_sync_full_proxy_rules_duration_seconds_count 1",
 		"kubeproxy_network_programming_duration_seconds_count 1", `kubeproxy_proxy_healthz_total{code="200"} 1`, `kubeproxy_proxy_healthz_total{code="503"} 1`,
 		"kubeproxy_sync_proxy_rules_last_timestamp_seconds 1.", "go_goroutines ", "process_resident_memory_bytes ",
@@ -189,7 +189,7 @@ func TestKernel(t *testing.T) {
 
 	c := newController(t)
 	cfg := testConfig(t, c, nil)
-	cfg.AuditInterval = time.Second
+	cfg.AuditInterval, cfg.Rules.Mode = time.Second, modeIPTables
 	a := startAgent(t, cfg)
 	if r := c.send(t, table); r.GetError() != "" {
 		t.Fatalf("report %v", r)

@@ -22,14 +22,21 @@ func (i inlet) Current() (client.Version, bool) {
 // Put implements client.Store.
 func (i inlet) Put(v client.Version, touched fwd.Changed) { i.Store.Put(store.Version(v), touched) }
 
-// outlet makes a Store what a proxy.Loop takes its tables from.
-type outlet struct{ *store.Store }
+// outlet makes a Store what a proxy.Loop takes its tables from. One goroutine uses it.
+type outlet struct {
+	*store.Store
+	// last is what was taken last.
+	last store.Version
+}
 
-var _ proxy.Source = outlet{}
+var _ proxy.Source = (*outlet)(nil)
 
 // Take implements proxy.Source.
-func (o outlet) Take() (proxy.Update, bool) {
+func (o *outlet) Take() (proxy.Update, bool) {
 	v, touched, ok := o.Store.Take()
+	if ok {
+		o.last = v
+	}
 	return proxy.Update{Table: v.Table, Epoch: v.Epoch, Revision: v.Revision, Cause: v.Cause, Touched: touched}, ok
 }
 

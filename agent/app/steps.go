@@ -15,37 +15,48 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// flows removes stale UDP flows after each change.
+// flows removes stale UDP flows after each change, also of this host's addresses.
 type flows struct {
-	cleaner   conntrack.Cleaner
+	// clean is that of a conntrack.Cleaner, addresses is hostinfo.Addresses.
+	clean     func(context.Context, []conntrack.Filter) (deleted int, err error)
 	addresses func() ([]netip.Addr, error)
 	nodePorts hostinfo.NodePortAddresses
 	deleted   prometheus.Counter
+	// local are the addresses that node ports were at when flows were last cleaned, sorted.
+	local []netip.Addr
 }
 
-var _ proxy.Step = flows{}
+var _ proxy.Step = (*flows)(nil)
 
 // Name implements proxy.Step.
-func (flows) Name() string { return "conntrack" }
+func (*flows) Name() string { return "conntrack" }
 
-// Follow implements proxy.Step.
-func (f flows) Follow(ctx context.Context, before, now *fwd.Table, delta dataplane.Delta) ([]dataplane.Notice, error) {
+// Follow implements proxy.Step. An address that came may have flows to node ports from before, which nobody translates.
+func (f *flows) Follow(ctx context.Context, before, now *fwd.Table, delta dataplane.Delta) ([]dataplane.Notice, error) {
 	in := conntrack.Input{Before: before, Now: now, Delta: delta}
-	if takesNodePorts(in) {
+	looks := takesNodePorts(in)
+	if looks {
 		local, err := f.addresses()
 		if err != nil {
 			return nil, err
 		}
 		in.NodeAddrs = f.nodePorts.Select(local, now.Node().Addresses)
+		in.Delta.All = in.Delta.All || slices.ContainsFunc(in.NodeAddrs, func(a netip.Addr) bool {
+			_, known := slices.BinarySearchFunc(f.local, a, netip.Addr.Compare)
+			return !known
+		})
 	}
-	deleted, err := f.cleaner.Clean(ctx, conntrack.Plan(in))
+	deleted, err := f.clean(ctx, conntrack.Plan(in))
 	f.deleted.Add(float64(deleted))
+	if err == nil && looks {
+		f.local = in.NodeAddrs
+	}
 	return nil, err //nolint:wrapcheck // the loop names the Step
 }
 
-// takesNodePorts reports whether the local addresses matter: they are asked of the kernel only then.
+// takesNodePorts reports whether the local addresses matter, or may be what changed: they are asked of the kernel only then.
 func takesNodePorts(in conntrack.Input) bool {
-	return in.Delta.All || slices.ContainsFunc(in.Delta.Ports, func(id fwd.ID) bool {
+	return in.Delta.All || in.Delta.Empty() || slices.ContainsFunc(in.Delta.Ports, func(id fwd.ID) bool {
 		return hasUDPNodePort(in.Before, id) || hasUDPNodePort(in.Now, id)
 	})
 }

@@ -67,12 +67,15 @@ func (v *view) refuse() {
 		if !ok {
 			continue
 		}
-		next := *it.value
-		if next.hold(func(b Backend) bool { return v.table.isFrontend(next.Protocol, b.Addr) }) {
-			v.table.refused += next.heldBack() - it.value.heldBack()
-			it.value = &next
-			v.table.ports.put(v.edit, it)
+		back := func(b Backend) bool { return v.table.isFrontend(it.value.Protocol, b.Addr) }
+		if !it.value.partsAnew(back) {
+			continue
 		}
+		next := *it.value
+		next.hold(back)
+		v.table.refused += next.heldBack() - it.value.heldBack()
+		it.value = &next
+		v.table.ports.put(v.edit, it)
 	}
 }
 
@@ -89,35 +92,61 @@ func (p *Port) meets(fs map[frontend]struct{}) bool {
 		return ok
 	}
 	for _, s := range Scopes() {
-		if slices.ContainsFunc(p.lists[s], is) || slices.ContainsFunc(p.held[s], is) {
+		if slices.ContainsFunc(p.lists[s], is) || slices.ContainsFunc(p.heldIn(s), is) {
 			return true
 		}
 	}
 	return false
 }
 
-// hold parts the backends anew into those in the lists and those held back, and reports whether that changed anything.
-func (p *Port) hold(back func(Backend) bool) (changed bool) {
+// partsAnew reports whether hold has anything to do.
+func (p *Port) partsAnew(back func(Backend) bool) bool {
+	return p.held != nil || slices.ContainsFunc(p.lists[:], func(l []Backend) bool { return slices.ContainsFunc(l, back) })
+}
+
+// hold parts the backends anew into those in the lists and those held back.
+func (p *Port) hold(back func(Backend) bool) {
 	for _, s := range Scopes() {
-		if !slices.ContainsFunc(p.lists[s], back) && p.held[s] == nil {
+		was := p.heldIn(s)
+		if !slices.ContainsFunc(p.lists[s], back) && was == nil {
 			continue
 		}
-		all := slices.Concat(p.lists[s], p.held[s])
+		all := slices.Concat(p.lists[s], was)
 		slices.SortFunc(all, compareBackends)
-		p.held[s] = only(all, back)
 		p.lists[s] = only(all, func(b Backend) bool { return !back(b) })
-		if len(p.held[s]) == 0 {
-			p.held[s] = nil
-		}
-		changed = true
+		p.setHeld(s, only(all, back))
 	}
-	return changed
+}
+
+// heldIn returns the backends of one part that are held back.
+func (p *Port) heldIn(s Scope) []Backend {
+	if p.held == nil {
+		return nil
+	}
+	return p.held[s]
+}
+
+// setHeld says what is held back in one part.
+func (p *Port) setHeld(s Scope, list []Backend) {
+	if len(list) == 0 && p.heldIn(s) == nil {
+		return
+	}
+	held := &[numScopes][]Backend{} // what there was is shared with earlier tables
+	if p.held != nil {
+		*held = *p.held
+	}
+	if held[s] = list; len(list) == 0 {
+		held[s] = nil
+	}
+	if p.held = held; p.heldBack() == 0 {
+		p.held = nil
+	}
 }
 
 func (p *Port) heldBack() int {
 	n := 0
 	for _, s := range Scopes() {
-		n += len(p.held[s])
+		n += len(p.heldIn(s))
 	}
 	return n
 }

@@ -128,6 +128,11 @@ func (p *Part) With(remove []string, put []Row) *Part {
 }
 
 func (p *Part) edited(c PartChange) (*Part, error) {
+	for _, r := range c.Put {
+		if len(r.Key) == 0 || len(r.Key) > MaxKey {
+			return nil, fmt.Errorf("%w: key of %d bytes: want 1 to %d", ErrMalformed, len(r.Key), MaxKey)
+		}
+	}
 	e, next := new(edit), &Part{rows: p.rows}
 	if c.Replace {
 		next = &Part{}
@@ -137,10 +142,15 @@ func (p *Part) edited(c PartChange) (*Part, error) {
 			return nil, fmt.Errorf("%w: remove %x: no such row", ErrMalformed, key)
 		}
 	}
-	for _, r := range c.Put {
-		if len(r.Key) == 0 || len(r.Key) > MaxKey {
-			return nil, fmt.Errorf("%w: key of %d bytes: want 1 to %d", ErrMalformed, len(r.Key), MaxKey)
+	if c.Replace {
+		items := make([]item[string, string], 0, len(c.Put))
+		for _, r := range c.Put {
+			items = append(items, rowItem(r))
 		}
+		next.rows.fill(e, items)
+		return next, nil
+	}
+	for _, r := range c.Put {
 		next.rows.put(e, rowItem(r))
 	}
 	return next, nil

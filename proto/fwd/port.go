@@ -155,8 +155,9 @@ func ValidAddr(a netip.Addr, f Family) error {
 type Port struct {
 	ServicePort
 	lists [numScopes][]Backend
-	// held are backends that a table refuses, see frontends.go; they come back when the frontend goes.
-	held [numScopes][]Backend
+	// held are backends that a table refuses, see frontends.go; they come back when the frontend goes. Nil is none, which
+	// nearly all Service ports have.
+	held *[numScopes][]Backend
 }
 
 // NewPort bundles a ServicePort with its lists, for tests and offline tools; lists are copied and sorted.

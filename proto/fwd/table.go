@@ -143,7 +143,22 @@ func (t *Table) Apply(c Change) (*Table, Changed, error) {
 			return nil, Changed{}, fmt.Errorf("%v part: %w", s, err)
 		}
 	}
-	return &next, v.commit(), nil
+	changed := v.commit()
+	if c.replaces() {
+		next.ports.compact(v.edit)
+		next.frontends.compact(v.edit)
+	}
+	return &next, changed, nil
+}
+
+// replaces reports whether a part comes whole.
+func (c Change) replaces() bool {
+	for _, p := range c.Parts {
+		if p != nil && p.Replace {
+			return true
+		}
+	}
+	return false
 }
 
 // ChangeFromProto converts the parts of one message.

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	leafSize  = 16 // items in a leaf before it splits
+	leafSize  = 48 // items in a leaf before it splits
 	fanBits   = 4
 	fan       = 1 << fanBits
 	hashBits  = 64
@@ -123,13 +123,67 @@ func (n *node[K, V]) put(e *edit, it item[K, V], depth int) (_ *node[K, V], repl
 		n.sum -= n.items[i].sum
 		n.items[i] = it
 	} else {
-		n.items = slices.Insert(n.items, i, it)
+		n.items = insert(n.items, i, it)
 	}
 	n.sum += it.sum
 	if len(n.items) > leafSize && depth < maxHeight {
 		n.split(e, depth)
 	}
 	return n, replaced
+}
+
+// insert is slices.Insert that leaves room for one more item and not for as many again: leaves are many, and most never
+// grow after the first table.
+func insert[T any](items []T, i int, it T) []T {
+	if len(items) == cap(items) {
+		items = append(make([]T, 0, len(items)+2), items...)
+	}
+	return slices.Insert(items, i, it)
+}
+
+// fill makes an empty tree hold items, as putting them one after another would; but each node is made once, of the size that
+// it needs. Nodes that were outgrown while a whole table came would leave holes in the heap between those that stay.
+func (t *tree[K, V]) fill(e *edit, items []item[K, V]) {
+	slices.SortStableFunc(items, func(a, b item[K, V]) int { return a.compare(b.hash, b.key) })
+	n := 0
+	for i, it := range items {
+		if i+1 < len(items) && it.compare(items[i+1].hash, items[i+1].key) == 0 {
+			continue // the next one replaces it
+		}
+		items[n] = it
+		n++
+	}
+	t.root, t.n = build(e, items[:n], 0), n
+}
+
+// compact makes the tree anew, as fill makes it.
+func (t *tree[K, V]) compact(e *edit) {
+	t.fill(e, slices.AppendSeq(make([]item[K, V], 0, t.n), t.all()))
+}
+
+// build makes a node of items in order.
+func build[K cmp.Ordered, V comparable](e *edit, items []item[K, V], depth int) *node[K, V] {
+	if len(items) == 0 {
+		return nil
+	}
+	n := &node[K, V]{owner: e}
+	for _, it := range items {
+		n.sum += it.sum
+	}
+	if len(items) <= leafSize || depth == maxHeight {
+		n.items = slices.Clone(items)
+		return n
+	}
+	n.kids = new([fan]*node[K, V])
+	for len(items) > 0 {
+		s, end := slot(items[0].hash, depth), 1
+		for end < len(items) && slot(items[end].hash, depth) == s {
+			end++
+		}
+		n.kids[s] = build(e, items[:end], depth+1)
+		items = items[end:]
+	}
+	return n
 }
 
 // split turns a leaf into an inner node.

@@ -149,8 +149,8 @@ func (p *portEdit) apply(to *Port) {
 		if len(p.lists[s]) == 0 {
 			continue
 		}
-		list := make([]Backend, 0, len(to.lists[s])+len(to.held[s])+len(p.lists[s]))
-		for _, b := range slices.Concat(to.lists[s], to.held[s]) {
+		list := make([]Backend, 0, len(to.lists[s])+len(to.heldIn(s))+len(p.lists[s]))
+		for _, b := range slices.Concat(to.lists[s], to.heldIn(s)) {
 			if _, touched := p.lists[s][b.Addr]; !touched {
 				list = append(list, b)
 			}
@@ -161,9 +161,10 @@ func (p *portEdit) apply(to *Port) {
 			}
 		}
 		slices.SortFunc(list, compareBackends)
-		to.lists[s], to.held[s] = slices.Clip(list), nil
+		to.lists[s] = slices.Clip(list)
 		if len(list) == 0 {
 			to.lists[s] = nil
 		}
+		to.setHeld(s, nil)
 	}
 }

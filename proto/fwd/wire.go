@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -122,11 +123,11 @@ func decodePort(key []byte, value string) (Item, error) {
 	}
 	p := ServicePort{
 		PortName: PortName{
-			Namespace: m.GetNamespace(), Name: m.GetName(), Port: m.GetPortName(),
+			Namespace: within(value, m.GetNamespace()), Name: within(value, m.GetName()), Port: within(value, m.GetPortName()),
 			Protocol: Protocol(m.GetProtocol()), Family: IPv4,
 		},
 		InternalLocal: m.GetInternalLocal(), ExternalLocal: m.GetExternalLocal(),
-		AffinitySeconds: m.GetAffinitySeconds(), Scheduler: m.GetIpvsScheduler(),
+		AffinitySeconds: m.GetAffinitySeconds(), Scheduler: within(value, m.GetIpvsScheduler()),
 		ClusterScope: Scope(m.GetClusterScope()), Usable: m.GetUsable(),
 	}
 	if m.GetIpv6() {
@@ -147,6 +148,14 @@ func decodePort(key []byte, value string) (Item, error) {
 		d.fail("key", "does not name %v", p.PortName)
 	}
 	return Item{ID: id, Port: &p}, d.wrap("service port row")
+}
+
+// within returns the text as a part of the row that it was decoded from, which a table holds anyway.
+func within(row, text string) string {
+	if i := strings.Index(row, text); i >= 0 {
+		return row[i : i+len(text)]
+	}
+	return text
 }
 
 func decodeBackend(key []byte, value string) (Item, error) {

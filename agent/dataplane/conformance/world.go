@@ -24,15 +24,17 @@ type member struct {
 // numbers is how many Service ports there may be: enough for trees to grow and shrink.
 const numbers = 150
 
-// newWorld begins with half of the Service ports, so that all kinds of them are there.
+// newWorld begins with half of the Service ports, so that all kinds of them are there, in both families.
 func newWorld(seed uint64) *world {
 	w := &world{ports: map[int]member{}, node: fwd.NodeFacts{
 		PodCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:10:244:1::/64")},
 		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.11"), netip.MustParseAddr("2001:db8::11")},
 	}}
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for n := range numbers / 2 {
-		w.ports[2*n] = randomMember(rng, 2*n)
+	for n := range numbers {
+		if n%8 < 4 {
+			w.ports[n] = randomMember(rng, n)
+		}
 	}
 	return w
 }

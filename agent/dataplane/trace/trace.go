@@ -140,20 +140,20 @@ type Addresses struct {
 
 // Plan returns the addresses of a family.
 func Plan(f fwd.Family) Addresses {
-	addr := func(s string) netip.Addr { return netip.MustParseAddr(inFamily(s, f)) }
+	addr := func(s string) netip.Addr { return netip.MustParseAddr(InFamily(s, f)) }
 	return Addresses{
 		Node: addr("192.0.2.11"), Outside: addr("192.0.2.1"),
 		PodGateway: addr("10.244.1.1"), RemoteLink: addr("172.16.0.1"), RemoteGateway: addr("172.16.0.2"),
-		PodCIDR: netip.MustParsePrefix(inFamily("10.244.1.0/24", f)), RemoteCIDR: netip.MustParsePrefix(inFamily("10.244.2.0/24", f)),
+		PodCIDR: netip.MustParsePrefix(InFamily("10.244.1.0/24", f)), RemoteCIDR: netip.MustParsePrefix(InFamily("10.244.2.0/24", f)),
 		Clients: map[Kind]netip.Addr{
 			Pod: addr("10.244.1.9"), Remote: addr("10.244.2.9"), Node: addr("192.0.2.11"), External: addr("198.51.100.7"),
 		},
 	}
 }
 
-// inFamily turns IPv4 addresses in a text into IPv6 ones, if that is the family: 10.0.0.1 becomes fd00::10:0:0:1, and
+// InFamily turns IPv4 addresses in a text into IPv6 ones, if that is the family: 10.0.0.1 becomes fd00::10:0:0:1, and
 // prefixes of whole bytes become prefixes of as many groups of four digits.
-func inFamily(text string, f fwd.Family) string {
+func InFamily(text string, f fwd.Family) string {
 	if f == fwd.IPv4 {
 		return text
 	}
@@ -203,7 +203,7 @@ func Load(dir string) ([]File, error) {
 func Parse(text string, f fwd.Family) (*File, error) {
 	file := &File{Family: f}
 	var table strings.Builder
-	sc := bufio.NewScanner(strings.NewReader(inFamily(text, f)))
+	sc := bufio.NewScanner(strings.NewReader(InFamily(text, f)))
 	for n := 1; sc.Scan(); n++ {
 		line, _, _ := strings.Cut(sc.Text(), "#")
 		var err error

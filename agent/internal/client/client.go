@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
@@ -25,8 +23,16 @@ type Client struct {
 
 	// forget: what is held was found to differ or could not be continued, and is not told to the next controller.
 	forget bool
-	// complaint is the code of the failure that was logged last since a controller answered.
-	complaint codes.Code
+	// failures counts the attempts in a row that no controller answered. complaint is the kind of failure that was logged
+	// last since one did.
+	failures  int
+	complaint complaint
+}
+
+// complaint tells kinds of failure apart: a code, and what is wrong with a certificate.
+type complaint struct {
+	code   codes.Code
+	reason string
 }
 
 // New returns a Client, or says what the Config lacks.
@@ -43,15 +49,23 @@ func (c *Client) Report(r *fairleadv1.Report) { c.outbox.put(r) }
 
 // Run follows one controller after the other until ctx ends.
 func (c *Client) Run(ctx context.Context) {
-	controllers := slices.Clone(c.cfg.Controllers)
-	rand.Shuffle(len(controllers), func(i, j int) { controllers[i], controllers[j] = controllers[j], controllers[i] })
+	var round rounds
 	retry := backoff{timing: c.cfg.Timing, jitter: c.cfg.Jitter}
-	for i := 0; ctx.Err() == nil; i++ {
-		address, started := controllers[i%len(controllers)], time.Now()
+	for {
+		known := c.cfg.Directory.Controllers(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		address, started := round.take(known), time.Now()
 		c.cfg.Metrics.attempts.Inc()
 		err := c.follow(ctx, address)
 		if ctx.Err() != nil {
 			return
+		}
+		c.failures++
+		var untrusted *trustError
+		if c.failures >= len(known) || errors.As(err, &untrusted) {
+			c.cfg.Directory.Lost()
 		}
 		pause := retry.after(time.Since(started), err)
 		c.explain(address, err, pause)
@@ -61,8 +75,20 @@ func (c *Client) Run(ctx context.Context) {
 
 // follow follows one controller until something ends the stream; the error says what and is never nil.
 func (c *Client) follow(ctx context.Context, address string) error {
-	alive := grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: c.cfg.Timing.Keepalive, Timeout: c.cfg.Timing.Keepalive})
-	conn, err := grpc.NewClient("passthrough:///"+address, c.cfg.dialOptions(alive)...)
+	inner, err := c.cfg.Credentials()
+	if err != nil {
+		return &trustError{"credentials", fmt.Errorf("connect: %w", err)}
+	}
+	transport := newHandshakes(inner)
+	err = c.followWith(ctx, address, transport)
+	if refused := transport.failure.get(); refused != nil {
+		return fmt.Errorf("connect: %w", explainHandshake(refused, time.Now()))
+	}
+	return err
+}
+
+func (c *Client) followWith(ctx context.Context, address string, transport credentials.TransportCredentials) error {
+	conn, err := grpc.NewClient("passthrough:///"+address, c.cfg.dialOptions(transport)...)
 	if err != nil {
 		return fmt.Errorf("dial controller: %w", err)
 	}
@@ -136,7 +162,8 @@ func (c *Client) judge(err error) error {
 
 // welcomed says that a controller answered.
 func (c *Client) welcomed(address string, w *fairleadv1.Welcome) {
-	c.complaint = codes.OK
+	c.failures, c.complaint = 0, complaint{}
+	c.cfg.Directory.Found(w.GetControllers())
 	c.cfg.Metrics.connected.Set(1)
 	c.cfg.Logger.Info("controller answered",
 		slog.String("controller", address), slog.Uint64("epoch", w.GetEpoch()), slog.String("controller_version", w.GetVersion()))
@@ -144,11 +171,16 @@ func (c *Client) welcomed(address string, w *fairleadv1.Welcome) {
 
 // explain logs a failure when it is the first of its kind since a controller answered.
 func (c *Client) explain(address string, err error, pause time.Duration) {
-	log, code := c.cfg.Logger.Warn, status.Code(err)
-	if code == c.complaint {
+	kind := complaint{code: status.Code(err)}
+	var untrusted *trustError
+	if errors.As(err, &untrusted) {
+		kind.reason = untrusted.reason
+	}
+	log := c.cfg.Logger.Warn
+	if kind == c.complaint {
 		log = c.cfg.Logger.Debug
 	}
-	c.complaint = code
+	c.complaint = kind
 	log("no controller is followed, the kernel stays as it is",
 		slog.String("controller", address), slog.Any("error", err), slog.Duration("retry_in", pause))
 }

@@ -341,7 +341,7 @@ func TestOneLinePerOutage(t *testing.T) {
 
 func TestConfigNamesWhatIsMissing(t *testing.T) {
 	_, err := New(Config{})
-	for _, field := range []string{"Controllers", "Node", "Credentials", "Store", "Metrics", "Logger"} {
+	for _, field := range []string{"Directory", "Node", "Credentials", "Store", "Metrics", "Logger"} {
 		if err == nil || !strings.Contains(err.Error(), field+" is required") {
 			t.Errorf("error %v does not name %s", err, field)
 		}

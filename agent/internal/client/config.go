@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/fairlead/fairlead/proto/fwd"
 )
@@ -49,19 +50,18 @@ type Timing struct {
 	// of at most RetryMax. Defaults 100 ms and 5 s.
 	RetryBase, RetryMax time.Duration
 	// Keepalive is the silence after which the transport asks whether the other end is there, and how long it waits for
-	// the answer. Default 15 s. Controllers refuse those who ask more often than every 5 s.
+	// the answer: a connection whose other end is gone without a word is left after both. Default 15 s. Controllers refuse those who ask more often than every 5 s.
 	Keepalive time.Duration
 }
 
-// Config of a Client. Controllers, Node, Credentials, Store, Metrics and Logger are required.
+// Config of a Client. Directory, Node, Credentials, Store, Metrics and Logger are required.
 type Config struct {
-	// Controllers are addresses "host:port". Names are resolved by the host, never by the cluster's DNS, which may need
-	// this agent first.
-	Controllers []string
+	Directory Directory
 	// Node is the Kubernetes name of this node. Version and Mode are for people; Capabilities are sorted.
 	Node, Version, Mode string
 	Capabilities        []string
-	Credentials         credentials.TransportCredentials
+	// Credentials are asked for at each dial, so that they may change; see TLS.
+	Credentials func() (credentials.TransportCredentials, error)
 	// PerCall are credentials that each stream presents; nil is none.
 	PerCall credentials.PerRPCCredentials
 	Store   Store
@@ -105,7 +105,7 @@ func (c Config) validate() error {
 		name  string
 		given bool
 	}{
-		{"Controllers", len(c.Controllers) > 0},
+		{"Directory", c.Directory != nil},
 		{"Node", c.Node != ""},
 		{"Credentials", c.Credentials != nil},
 		{"Store", c.Store != nil},
@@ -123,10 +123,11 @@ func (c Config) validate() error {
 const windowBytes = 1 << 20
 
 // dialOptions never leave the host's own way to an address: no proxy from the environment, no configuration from DNS.
-func (c Config) dialOptions(keepalive grpc.DialOption) []grpc.DialOption {
+func (c Config) dialOptions(transport credentials.TransportCredentials) []grpc.DialOption {
+	alive := keepalive.ClientParameters{Time: c.Timing.Keepalive, Timeout: c.Timing.Keepalive}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(c.Credentials), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.Limits.MessageBytes)), keepalive,
+		grpc.WithTransportCredentials(transport), grpc.WithKeepaliveParams(alive), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.Limits.MessageBytes)),
 		// With windows of its own choice grpc-go measures the path by a ping for every message.
 		grpc.WithStaticStreamWindowSize(windowBytes), grpc.WithStaticConnWindowSize(windowBytes),
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
@@ -34,7 +33,7 @@ func FuzzSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		store := newKeeper()
 		c, err := New(Config{
-			Controllers: []string{"-"}, Node: "n1", Credentials: insecure.NewCredentials(), Store: store,
+			Directory: Fixed{"-"}, Node: "n1", Credentials: plaintext, Store: store,
 			Metrics: NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler), Limits: Limits{Rows: 100, RevisionBytes: 10000},
 		})
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
@@ -46,13 +47,13 @@ type controller struct {
 	stopped chan struct{}
 }
 
-func newController(t *testing.T) *controller {
+func newController(t *testing.T, options ...grpc.ServerOption) *controller {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &controller{address: l.Addr().String(), server: grpc.NewServer(), calls: make(chan *call), stopped: make(chan struct{})}
+	c := &controller{address: l.Addr().String(), server: grpc.NewServer(options...), calls: make(chan *call), stopped: make(chan struct{})}
 	fairleadv1.RegisterForwardingServer(c.server, c)
 	served := make(chan error, 1)
 	go func() { served <- c.server.Serve(l) }()
@@ -216,6 +217,8 @@ func (k *keeper) none(t *testing.T) {
 	}
 }
 
+func plaintext() (credentials.TransportCredentials, error) { return insecure.NewCredentials(), nil }
+
 // bench is a running Client.
 type bench struct {
 	*Client
@@ -230,13 +233,15 @@ func start(t *testing.T, change func(*Config), controllers ...*controller) *benc
 	t.Helper()
 	b := &bench{store: newKeeper(), registry: prometheus.NewRegistry(), log: &lockedBuffer{}}
 	cfg := Config{
-		Node: "n1", Version: "v1", Mode: "iptables", Credentials: insecure.NewCredentials(), Store: b.store,
+		Node: "n1", Version: "v1", Mode: "iptables", Credentials: plaintext, Store: b.store,
 		Metrics: NewMetrics(b.registry), Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 		Timing: Timing{RetryBase: time.Millisecond, RetryMax: 20 * time.Millisecond},
 	}
+	var addresses Fixed
 	for _, c := range controllers {
-		cfg.Controllers = append(cfg.Controllers, c.address)
+		addresses = append(addresses, c.address)
 	}
+	cfg.Directory = addresses
 	if change != nil {
 		change(&cfg)
 	}

@@ -159,6 +159,9 @@ func (s *session) apply(p pieces) error {
 
 // heartbeat compares digests. Before the first revision, and between the pieces of one, it says that the stream lives.
 func (s *session) heartbeat(h *fairleadv1.Heartbeat) error {
+	if list := h.GetControllers(); len(list) > 0 {
+		s.client.cfg.Directory.Found(list)
+	}
 	if !s.verified || s.pieces.open {
 		return nil
 	}

@@ -30,6 +30,9 @@ type family struct {
 	commands
 	ipt         anchorer
 	randomFully bool
+	// support is what the kernel was found to have, once it was asked: before the first rule is written.
+	support support
+	probed  bool
 	// layout and realised are nil until a Sync has succeeded and after one has failed; only a Sync of everything helps then.
 	layout   *layout
 	realised held
@@ -87,7 +90,7 @@ func (b *Backend) open(ctx context.Context, f fwd.Family) (*family, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.probe(ctx, b.runner); err != nil {
+	if err := c.visible(ctx, b.runner); err != nil {
 		return nil, err
 	}
 	return &family{commands: c, ipt: ipt, randomFully: ipt.HasRandomFully()}, nil
@@ -113,7 +116,9 @@ func (b *Backend) Sync(ctx context.Context, _, now *fwd.Table, delta dataplane.D
 			b.generation.forget()
 			return report, fmt.Errorf("sync %v: %w", f.commands.family, err)
 		}
+		report.Notices = append(report.Notices, f.notices(now, delta)...)
 	}
+	sortNotices(report.Notices)
 	if delta.All && !b.swept {
 		if err := b.sweep(ctx); err != nil {
 			return report, fmt.Errorf("sweep other flavor: %w", err)
@@ -127,27 +132,36 @@ func (f *family) sync(ctx context.Context, b *Backend, now *fwd.Table, delta dat
 	if delta.All || f.layout == nil {
 		return f.syncAll(ctx, b, now)
 	}
-	var want []Chain
-	var gone []chainKey
-	if settings := newSettings(b.config, f.commands.family, f.randomFully, now.Node()); delta.Node && !reflect.DeepEqual(settings, f.layout.settings) {
+	if settings := f.settings(b.config, now.Node()); delta.Node && !reflect.DeepEqual(settings, f.layout.settings) {
 		f.layout = newLayout(settings, now)
-		want = f.layout.chains()
-		gone = f.realised.others(want)
-	} else {
-		want, gone = f.layout.update(now, delta.Ports)
+		return f.apply(ctx, b, diffAll(f.commands.family, f.realised, f.layout.chains()))
 	}
-	return f.apply(ctx, b, diff(f.commands.family, f.realised, want, gone))
+	want, gone := f.layout.update(now, delta.Ports)
+	return f.apply(ctx, b, diff(f.commands.family, f.realised, slices.Values(want), gone))
+}
+
+func (f *family) settings(c Config, node fwd.NodeFacts) *settings {
+	s := newSettings(c, f.commands.family, node)
+	s.randomFully, s.support = f.randomFully, f.support
+	return s
 }
 
 // syncAll takes over whatever the kernel holds. Empty chains for the anchors come first and what is in them last, so that a
 // kernel that has nothing of ours yet does not look at half of it.
 func (f *family) syncAll(ctx context.Context, b *Backend, now *fwd.Table) (int, error) {
+	if !f.probed {
+		supported, err := f.probe(ctx, b.runner, b.config.Logger)
+		if err != nil {
+			return 0, err
+		}
+		f.support, f.probed = supported, true
+	}
 	has, err := f.read(ctx, b.runner)
 	if err != nil {
 		return 0, err
 	}
 	f.realised = has.chains
-	f.layout = newLayout(newSettings(b.config, f.commands.family, f.randomFully, now.Node()), now)
+	f.layout = newLayout(f.settings(b.config, now.Node()), now)
 	writes, err := f.apply(ctx, b, f.missingHooks())
 	if err != nil {
 		return writes, err
@@ -157,8 +171,7 @@ func (f *family) syncAll(ctx context.Context, b *Backend, now *fwd.Table) (int, 
 	if err != nil {
 		return writes, err
 	}
-	want := f.layout.chains()
-	applied, err := f.apply(ctx, b, diff(f.commands.family, f.realised, want, f.realised.others(want)))
+	applied, err := f.apply(ctx, b, diffAll(f.commands.family, f.realised, f.layout.chains()))
 	return writes + applied, err
 }
 
@@ -171,7 +184,7 @@ func (f *family) missingHooks() difference {
 			empty = append(empty, Chain{chainKey: k})
 		}
 	}
-	return diff(f.commands.family, held{}, empty, nil)
+	return diff(f.commands.family, held{}, slices.Values(empty), nil)
 }
 
 // Chains in one restore. In the nft flavour the cost of a transaction grows faster than its length; in the legacy flavour

@@ -38,12 +38,10 @@ func clean(ctx context.Context, r runner, flavor Flavor) error {
 			continue
 		}
 		// Without -t, legacy lists only tables that are in use, and loads no module.
-		out, err := r.run(ctx, c.save, nil, nil)
-		if err != nil {
+		has := newReadback(f)
+		if err := r.run(ctx, call{program: c.save, stdout: has}); err != nil {
 			continue // a kernel without this family
 		}
-		has := newReadback(f)
-		has.parse(out)
 		if err := c.remove(ctx, r, has); err != nil {
 			errs = append(errs, fmt.Errorf("clean up %s: %w", c.iptables, err))
 		}
@@ -61,7 +59,7 @@ func (c commands) remove(ctx context.Context, r runner, has *readback) error {
 			return err
 		}
 	}
-	d := diff(c.family, has.chains, nil, has.chains.others(nil))
+	d := diffAll(c.family, has.chains, func(func(Chain) bool) {})
 	if d.empty() {
 		return nil
 	}

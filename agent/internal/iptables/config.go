@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"regexp"
 	"slices"
 
+	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
@@ -21,27 +21,14 @@ const (
 	FlavorLegacy Flavor = "legacy"
 )
 
-// LocalMode is how a packet of a Pod of this node is told from others.
-type LocalMode string
-
-// The modes. LocalNone cannot tell: sources are never masqueraded for cluster IPs, and external-local Services do not
-// know Pods from others, as in kube-proxy without a cluster CIDR.
-const (
-	LocalNone        LocalMode = ""
-	LocalClusterCIDR LocalMode = "ClusterCIDR"
-	LocalNodeCIDR    LocalMode = "NodeCIDR"
-	LocalBridge      LocalMode = "BridgeInterface"
-	LocalPrefix      LocalMode = "InterfaceNamePrefix"
-)
-
 // Config is all that the backend needs to be told. The zero value plus a MasqueradeBit is valid.
 type Config struct {
 	// Families to program; none means both. A family that the kernel lacks is left out, with a log line.
 	Families []fwd.Family
 	Flavor   Flavor
 
-	DetectLocal LocalMode
-	// ClusterCIDRs are for LocalClusterCIDR. LocalNodeCIDR takes the Pod CIDRs from the table's node facts.
+	DetectLocal dataplane.LocalMode
+	// ClusterCIDRs are for dataplane.LocalClusterCIDR. LocalNodeCIDR takes the Pod CIDRs from the table's node facts.
 	ClusterCIDRs []netip.Prefix
 	// Interface is the bridge's name or the prefix of names.
 	Interface string
@@ -86,18 +73,8 @@ func (c Config) Validate() error {
 	if c.NodePortPrimary && len(c.NodePortAddresses) > 0 {
 		fail("node port addresses: want either primary or prefixes")
 	}
-	switch c.DetectLocal {
-	case LocalNone, LocalNodeCIDR:
-	case LocalClusterCIDR:
-		if len(c.ClusterCIDRs) == 0 {
-			fail("detect-local mode ClusterCIDR: needs a cluster CIDR")
-		}
-	case LocalBridge, LocalPrefix:
-		if !regexp.MustCompile(`^[A-Za-z0-9_.-]{1,14}$`).MatchString(c.Interface) {
-			fail("interface %q: detect-local mode %s needs a name of up to 14 letters, digits, dots and dashes", c.Interface, c.DetectLocal)
-		}
-	default:
-		fail("detect-local mode %q: want ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix", c.DetectLocal)
+	if err := c.DetectLocal.Validate(c.ClusterCIDRs, c.Interface); err != nil {
+		fail("%w", err)
 	}
 	return errors.Join(errs...)
 }

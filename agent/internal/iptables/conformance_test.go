@@ -54,6 +54,8 @@ type kernel struct {
 	*lab.Namespace
 	flavor Flavor
 	fault  *fault
+	// lacks is a match that this kernel refuses; "" is none.
+	lacks string
 }
 
 func newKernel(t *testing.T, flavor Flavor) *kernel {
@@ -63,7 +65,7 @@ func newKernel(t *testing.T, flavor Flavor) *kernel {
 		t.Fatal(err)
 	}
 	t.Cleanup(ns.Close)
-	return &kernel{ns, flavor, &fault{}}
+	return &kernel{Namespace: ns, flavor: flavor, fault: &fault{}}
 }
 
 func (k *kernel) harness(t *testing.T) conformance.Harness {
@@ -104,7 +106,7 @@ COMMIT
 
 func (k *kernel) config() Config {
 	c := Defaults()
-	c.Flavor, c.DetectLocal = k.flavor, LocalNodeCIDR
+	c.Flavor, c.DetectLocal = k.flavor, dataplane.LocalNodeCIDR
 	c.ClusterCIDRs = []netip.Prefix{}
 	return c
 }
@@ -113,7 +115,7 @@ func (k *kernel) open(t *testing.T) dataplane.Interface {
 	t.Helper()
 	var b *Backend
 	err := k.Do(func() (err error) {
-		b, err = newBackend(context.Background(), k.config(), faultyRunner{execRunner{}, k.fault})
+		b, err = newBackend(context.Background(), k.config(), faultyRunner{refusingRunner{execRunner{}, k.lacks}, k.fault})
 		return err
 	})
 	if err != nil {
@@ -139,8 +141,7 @@ func (k *kernel) programs() []commands {
 func (k *kernel) command(args ...string) func() error {
 	return func() error {
 		return k.Do(func() error {
-			_, err := execRunner{}.run(context.Background(), k.programs()[0].iptables, append([]string{"--wait"}, args...), nil)
-			return err
+			return execRunner{}.run(context.Background(), call{program: k.programs()[0].iptables, args: append([]string{"--wait"}, args...)})
 		})
 	}
 }
@@ -165,7 +166,7 @@ func (k *kernel) dump(t *testing.T) string {
 	err := k.Do(func() error {
 		for _, c := range k.programs() {
 			for _, table := range []string{"filter", "nat", "mangle"} {
-				out, err := execRunner{}.run(context.Background(), c.save, []string{"-t", table}, nil)
+				out, err := output(context.Background(), execRunner{}, c.save, "-t", table)
 				if err != nil {
 					return err
 				}
@@ -231,15 +232,11 @@ type faultyRunner struct {
 	fault *fault
 }
 
-func (r faultyRunner) run(ctx context.Context, command string, args []string, stdin []byte) (out []byte, err error) {
-	if !strings.HasSuffix(command, "-restore") {
-		return r.runner.run(ctx, command, args, stdin)
+func (r faultyRunner) run(ctx context.Context, c call) error {
+	if !strings.HasSuffix(c.program, "-restore") {
+		return r.runner.run(ctx, c)
 	}
-	err = r.fault.around(func() error {
-		out, err = r.runner.run(ctx, command, args, stdin)
-		return err
-	})
-	return out, err
+	return r.fault.around(func() error { return r.runner.run(ctx, c) })
 }
 
 type faultyAnchorer struct {
@@ -253,4 +250,17 @@ func (a faultyAnchorer) insert(k chainKey, spec []string) error {
 
 func (a faultyAnchorer) remove(k chainKey, position int) error {
 	return a.fault.around(func() error { return a.anchorer.remove(k, position) })
+}
+
+// refusingRunner is a kernel without some match.
+type refusingRunner struct {
+	runner
+	lacks string
+}
+
+func (r refusingRunner) run(ctx context.Context, c call) error {
+	if r.lacks != "" && bytes.Contains(c.stdin, []byte(r.lacks)) {
+		return &commandError{c.program, 4, "line 3: RULE_APPEND failed (No such file or directory)"}
+	}
+	return r.runner.run(ctx, c)
 }

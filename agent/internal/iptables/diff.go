@@ -3,7 +3,7 @@ package iptables
 import (
 	"bytes"
 	"cmp"
-	"hash/fnv"
+	"iter"
 	"slices"
 	"strings"
 
@@ -30,12 +30,14 @@ type difference struct {
 func (d difference) empty() bool { return len(d.write)+len(d.remove) == 0 }
 
 // diff compares chains that there should be, and names of chains that there should not be, with what the kernel has.
-func diff(f fwd.Family, has held, want []Chain, gone []chainKey) difference {
+func diff(f fwd.Family, has held, want iter.Seq[Chain], gone []chainKey) difference {
 	var d difference
-	for _, c := range want {
-		w := write(f, c)
-		if hash, ok := has[c.chainKey]; !ok || hash != w.hash {
-			d.write = append(d.write, w)
+	var text []byte
+	for c := range want {
+		text = appendChain(text[:0], f, c)
+		hash := hashRules(emptyHash, text)
+		if now, ok := has[c.chainKey]; !ok || now != hash {
+			d.write = append(d.write, written{c.chainKey, bytes.Clone(text), hash})
 		}
 	}
 	for _, k := range gone {
@@ -48,20 +50,24 @@ func diff(f fwd.Family, has held, want []Chain, gone []chainKey) difference {
 	return d
 }
 
-// others returns the chains that the kernel has besides those wanted.
-func (h held) others(want []Chain) []chainKey {
-	wanted := make(map[chainKey]bool, len(want))
-	for _, c := range want {
-		wanted[c.chainKey] = true
-	}
-	var others []chainKey
-	for k := range h {
+// diffAll compares all chains that there should be with what the kernel has: what it has besides goes.
+func diffAll(f fwd.Family, has held, want iter.Seq[Chain]) difference {
+	wanted := map[chainKey]bool{}
+	d := diff(f, has, func(yield func(Chain) bool) {
+		for c := range want {
+			wanted[c.chainKey] = true
+			if !yield(c) {
+				return
+			}
+		}
+	}, nil)
+	for k := range has {
 		if !wanted[k] {
-			others = append(others, k)
+			d.remove = append(d.remove, k)
 		}
 	}
-	slices.SortFunc(others, chainKey.compare)
-	return others
+	slices.SortFunc(d.remove, chainKey.compare)
+	return d
 }
 
 // realise notes that the kernel has taken the difference.
@@ -74,20 +80,24 @@ func (h held) realise(d difference) {
 	}
 }
 
-func write(f fwd.Family, c Chain) written {
-	w := written{chainKey: c.chainKey}
+// appendChain adds the rules of a chain as lines of iptables-restore.
+func appendChain(b []byte, f fwd.Family, c Chain) []byte {
 	for _, r := range c.Rules {
-		w.rules = append(append(w.rules, "-A "...), c.Name...)
-		w.rules = append(appendRule(w.rules, f, r), '\n')
+		b = append(append(b, "-A "...), c.Name...)
+		b = append(appendRule(b, f, r), '\n')
 	}
-	w.hash = hashRules(w.rules)
-	return w
+	return b
 }
 
-func hashRules(rules []byte) uint64 {
-	h := fnv.New64a()
-	h.Write(rules)
-	return h.Sum64()
+// emptyHash is that of a chain without rules.
+const emptyHash = 14695981039346656037
+
+// hashRules adds lines to a hash (FNV-1a, which goes on where it stopped).
+func hashRules(hash uint64, lines []byte) uint64 {
+	for _, c := range lines {
+		hash = (hash ^ uint64(c)) * 1099511628211
+	}
+	return hash
 }
 
 // pieces splits a difference into parts that can be written one after another: chains before those that lead to them,
@@ -110,43 +120,61 @@ func (d difference) pieces(most int) []difference {
 // restoreInput is the difference as input of iptables-restore --noflush: chains that it names are emptied first, all
 // others stay as they are. Filter comes first, so that what loses its last endpoint is refused before it is no longer translated.
 func (d difference) restoreInput() []byte {
+	size := 0
+	for _, w := range d.write {
+		size += len(w.rules) + len(w.Name) + len(": ACCEPT [0:0]\n")
+	}
 	var b bytes.Buffer
+	b.Grow(size + 100*len(d.remove) + 100)
 	for _, table := range []string{filterTable, natTable} {
-		var names, rules, removals bytes.Buffer
-		for _, w := range d.write {
-			if w.Table == table {
-				declare(&names, w.Name)
-				rules.Write(w.rules)
-			}
-		}
-		for _, k := range d.remove {
-			if k.Table == table {
-				declare(&names, k.Name)
-				removals.WriteString("-X " + k.Name + "\n")
-			}
-		}
-		if names.Len() == 0 {
-			continue
-		}
-		b.WriteString("*" + table + "\n")
-		for _, part := range []*bytes.Buffer{&names, &rules, &removals} {
-			b.Write(part.Bytes())
-		}
-		b.WriteString("COMMIT\n")
+		d.restoreTable(&b, table)
 	}
 	return b.Bytes()
 }
 
-// tables counts the tables that restoreInput names: each is a transaction.
-func (d difference) tables() int {
-	named := map[string]bool{}
+func (d difference) restoreTable(b *bytes.Buffer, table string) {
+	if !d.names(table) {
+		return
+	}
+	b.WriteString("*" + table + "\n")
 	for _, w := range d.write {
-		named[w.Table] = true
+		if w.Table == table {
+			declare(b, w.Name)
+		}
 	}
 	for _, k := range d.remove {
-		named[k.Table] = true
+		if k.Table == table {
+			declare(b, k.Name)
+		}
 	}
-	return len(named)
+	for _, w := range d.write {
+		if w.Table == table {
+			b.Write(w.rules)
+		}
+	}
+	for _, k := range d.remove {
+		if k.Table == table {
+			b.WriteString("-X " + k.Name + "\n")
+		}
+	}
+	b.WriteString("COMMIT\n")
+}
+
+// names reports whether the difference says anything about a table.
+func (d difference) names(table string) bool {
+	return slices.ContainsFunc(d.write, func(w written) bool { return w.Table == table }) ||
+		slices.ContainsFunc(d.remove, func(k chainKey) bool { return k.Table == table })
+}
+
+// tables counts the tables that restoreInput names: each is a transaction.
+func (d difference) tables() int {
+	n := 0
+	for _, table := range []string{filterTable, natTable} {
+		if d.names(table) {
+			n++
+		}
+	}
+	return n
 }
 
 // declare writes the line that makes a chain, or empties it; built-in chains need a policy.

@@ -26,7 +26,7 @@ func find(ctx context.Context, r runner, flavor Flavor, f fwd.Family) (commands,
 	if _, err := exec.LookPath(full); err == nil {
 		return commands{flavor, f, full, full + "-restore", full + "-save"}, nil
 	}
-	version, err := r.run(ctx, name, []string{"--version"}, nil)
+	version, err := output(ctx, r, name, "--version")
 	if err != nil {
 		return commands{}, fmt.Errorf("find %s: %w", full, errors.Join(ErrNoIptables, err))
 	}
@@ -73,7 +73,7 @@ func installed(ctx context.Context, r runner, flavor Flavor) []commands {
 func rulesOf(ctx context.Context, r runner, cs []commands, args ...string) string {
 	var text strings.Builder
 	for _, c := range cs {
-		if out, err := r.run(ctx, c.save, args, nil); err == nil {
+		if out, err := output(ctx, r, c.save, args...); err == nil {
 			text.Write(out)
 		}
 	}

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"context"
 	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/dataplane/golden"
 	"github.com/fairlead/fairlead/agent/dataplane/lab"
 )
 
@@ -26,27 +25,14 @@ func TestGolden(t *testing.T) {
 			if err := WritePlan(&plan, configFor(file.Options), file.Family, file.Table); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", file.Name+"."+file.Family.String()+".golden")
-			if *update {
-				if err := os.WriteFile(golden, plan.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatalf("%v: go test -update writes it", err)
-			}
-			if !bytes.Equal(plan.Bytes(), want) {
-				t.Errorf("the plan differs from %s; go test -update accepts it:\n%s", golden, plan.Bytes())
-			}
+			golden.Compare(t, file.Name+"."+file.Family.String(), plan.Bytes(), *update)
 			for _, flavor := range []Flavor{FlavorNFT, FlavorLegacy} {
 				for _, c := range (&kernel{flavor: flavor}).programs() {
 					if c.family != file.Family {
 						continue
 					}
 					err := ns.Do(func() error {
-						_, err := execRunner{}.run(context.Background(), c.restore, []string{"--test", "--wait"}, want)
-						return err
+						return execRunner{}.run(context.Background(), call{program: c.restore, args: []string{"--test", "--wait"}, stdin: plan.Bytes()})
 					})
 					if err != nil {
 						t.Errorf("%s --test: %v", c.restore, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -12,9 +13,24 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// runner runs a command of the host and returns what it wrote to its standard output.
+// runner runs commands of the host.
 type runner interface {
-	run(ctx context.Context, command string, args []string, stdin []byte) ([]byte, error)
+	run(ctx context.Context, c call) error
+}
+
+// call is a command with its input. Its output goes to stdout; nil drops that.
+type call struct {
+	program string
+	args    []string
+	stdin   []byte
+	stdout  io.Writer
+}
+
+// output runs a command and returns what it wrote to its standard output.
+func output(ctx context.Context, r runner, program string, args ...string) ([]byte, error) {
+	var out bytes.Buffer
+	err := r.run(ctx, call{program: program, args: args, stdout: &out})
+	return out.Bytes(), err //nolint:wrapcheck // it names the command
 }
 
 // execRunner starts processes. They run in the network namespace of the calling thread.
@@ -31,19 +47,19 @@ func (e *commandError) Error() string {
 	return fmt.Sprintf("run %s: exit code %d: %s", e.command, e.code, e.said)
 }
 
-func (execRunner) run(ctx context.Context, command string, args []string, stdin []byte) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, command, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
+func (execRunner) run(ctx context.Context, c call) error {
+	cmd := exec.CommandContext(ctx, c.program, c.args...)
+	var stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.stdin), c.stdout, &stderr
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && ctx.Err() == nil {
 		said := strings.Join(strings.Fields(stderr.String()), " ")
-		return nil, &commandError{command, exit.ExitCode(), said[:min(len(said), 1000)]}
+		return &commandError{c.program, exit.ExitCode(), said[:min(len(said), 1000)]}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", command, errors.Join(err, ctx.Err()))
+		return fmt.Errorf("run %s: %w", c.program, errors.Join(err, ctx.Err()))
 	}
-	return stdout.Bytes(), nil
+	return nil
 }
 
 // commands are the programs of one flavour and family.
@@ -65,8 +81,7 @@ const lockSeconds = 5
 // one transaction. While another process holds the xtables lock it waits, until ctx ends.
 func (c commands) write(ctx context.Context, r runner, text []byte) error {
 	return retryLocked(ctx, func() error {
-		_, err := r.run(ctx, c.restore, []string{"--noflush", "--wait", strconv.Itoa(lockSeconds)}, text)
-		return err
+		return r.run(ctx, call{program: c.restore, args: []string{"--noflush", "--wait", strconv.Itoa(lockSeconds)}, stdin: text})
 	})
 }
 
@@ -81,11 +96,10 @@ func retryLocked(ctx context.Context, try func() error) error {
 	}
 }
 
-// probe fails where the kernel or our rights do not allow to see the rules of this family.
-func (c commands) probe(ctx context.Context, r runner) error {
+// visible fails where the kernel or our rights do not allow to see the rules of this family.
+func (c commands) visible(ctx context.Context, r runner) error {
 	err := retryLocked(ctx, func() error {
-		_, err := r.run(ctx, c.iptables, []string{"--wait", strconv.Itoa(lockSeconds), "-t", natTable, "-S", "PREROUTING"}, nil)
-		return err
+		return r.run(ctx, call{program: c.iptables, args: []string{"--wait", strconv.Itoa(lockSeconds), "-t", natTable, "-S", "PREROUTING"}})
 	})
 	if err != nil {
 		return fmt.Errorf("read %v rules: %w", c.family, err)
@@ -97,14 +111,12 @@ func (c commands) probe(ctx context.Context, r runner) error {
 func (c commands) read(ctx context.Context, r runner) (*readback, error) {
 	rb := newReadback(c.family)
 	for _, table := range []string{filterTable, natTable} {
-		out, err := r.run(ctx, c.save, []string{"-t", table}, nil)
-		if err != nil {
+		if err := r.run(ctx, call{program: c.save, args: []string{"-t", table}, stdout: rb}); err != nil {
 			return nil, fmt.Errorf("read %v rules: %w", c.family, err)
 		}
-		if bytes.Contains(out, []byte("is incompatible, use 'nft' tool")) {
+		if rb.incompatible {
 			return nil, fmt.Errorf("read %v rules: table %s holds rules that iptables cannot show: remove what nft added to it", c.family, table)
 		}
-		rb.parse(out)
 	}
 	return rb, nil
 }

@@ -37,7 +37,7 @@ func parseTable(t *testing.T, text string) *fwd.Table {
 // kernelConfig tells Pods by the addresses of package trace.
 func kernelConfig(flavor Flavor) Config {
 	c := Defaults()
-	c.Flavor, c.DetectLocal, c.ClusterCIDRs = flavor, LocalClusterCIDR, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+	c.Flavor, c.DetectLocal, c.ClusterCIDRs = flavor, dataplane.LocalClusterCIDR, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
 	return c
 }
 
@@ -77,8 +77,7 @@ func ask(t *testing.T, l *lab.Lab, c trace.Client, to string) lab.Answer {
 func run(t *testing.T, l *lab.Lab, text string, argv ...string) {
 	t.Helper()
 	err := l.Node.Do(func() error {
-		_, err := execRunner{}.run(context.Background(), argv[0], argv[1:], []byte(text))
-		return err
+		return execRunner{}.run(context.Background(), call{program: argv[0], args: argv[1:], stdin: []byte(text)})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +292,7 @@ func TestOtherFlavor(t *testing.T) {
 	table := parseTable(t, webTable)
 	clean := k.dump(t)
 	sync(t, k.open(t), everything(table))
-	legacy := &kernel{k.Namespace, FlavorLegacy, &fault{}}
+	legacy := &kernel{Namespace: k.Namespace, flavor: FlavorLegacy, fault: &fault{}}
 	sync(t, legacy.open(t), everything(table))
 	if got := k.dump(t); got != clean {
 		t.Errorf("left in the nft flavour:\n%s", got)
@@ -323,7 +322,7 @@ func TestDetect(t *testing.T) {
 	if got := detected(legacy); got != FlavorLegacy {
 		t.Errorf("legacy rules: %s, want legacy", got)
 	}
-	hinted := &kernel{legacy.Namespace, FlavorNFT, &fault{}}
+	hinted := &kernel{Namespace: legacy.Namespace, flavor: FlavorNFT, fault: &fault{}}
 	if err := hinted.restore("*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -371,11 +370,11 @@ func TestLock(t *testing.T) {
 // lockedRunner says that the lock is held, some times; then something else is wrong.
 type lockedRunner struct{ left *int }
 
-func (r lockedRunner) run(context.Context, string, []string, []byte) ([]byte, error) {
+func (r lockedRunner) run(context.Context, call) error {
 	if *r.left--; *r.left >= 0 {
-		return nil, &commandError{"iptables-restore", 4, "Another app is currently holding the xtables lock. Stopped waiting after 5s."}
+		return &commandError{"iptables-restore", 4, "Another app is currently holding the xtables lock. Stopped waiting after 5s."}
 	}
-	return nil, &commandError{"iptables-restore", 4, "line 2: RULE_APPEND failed (No such file or directory)"}
+	return &commandError{"iptables-restore", 4, "line 2: RULE_APPEND failed (No such file or directory)"}
 }
 
 func TestRetryOnlyWhileLocked(t *testing.T) {
@@ -432,7 +431,7 @@ type countingRunner struct {
 	n *int
 }
 
-func (r countingRunner) run(ctx context.Context, command string, args []string, stdin []byte) ([]byte, error) {
+func (r countingRunner) run(ctx context.Context, c call) error {
 	*r.n++
-	return r.runner.run(ctx, command, args, stdin)
+	return r.runner.run(ctx, c)
 }

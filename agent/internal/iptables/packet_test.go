@@ -15,7 +15,7 @@ const traces = "../../dataplane/testdata/trace"
 
 func configFor(o trace.Options) Config {
 	c := Defaults()
-	c.DetectLocal, c.ClusterCIDRs, c.Interface = LocalMode(o.DetectLocal), o.ClusterCIDRs, o.Interface
+	c.DetectLocal, c.ClusterCIDRs, c.Interface = dataplane.LocalMode(o.DetectLocal), o.ClusterCIDRs, o.Interface
 	c.MasqueradeAll = o.MasqueradeAll
 	c.NodePortAddresses, c.NodePortPrimary = o.NodePortAddresses, o.NodePortPrimary
 	return c

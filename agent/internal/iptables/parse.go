@@ -268,28 +268,46 @@ func (p *ruleParser) number(bits int) uint64 {
 }
 
 // splitWords splits a line of iptables-save: words between spaces; "…" is one word, in which \ takes the next byte as it is.
-func splitWords(line string) []string {
-	var words []string
-	var word []byte
-	quoted, open := false, false
+// The words are appended to words, as parts of the line where they can be.
+func splitWords(words []string, line string) []string {
+	for line = strings.TrimLeft(line, " "); line != ""; line = strings.TrimLeft(line, " ") {
+		end := strings.IndexByte(line, ' ')
+		if end < 0 {
+			end = len(line)
+		}
+		if !strings.Contains(line[:end], `"`) {
+			words = append(words, line[:end])
+			line = line[end:]
+			continue
+		}
+		if end = strings.IndexByte(line[1:], '"') + 1; line[0] == '"' && end > 0 && (end+1 == len(line) || line[end+1] == ' ') && !strings.Contains(line[:end], `\`) {
+			words = append(words, line[1:end])
+			line = line[end+1:]
+			continue
+		}
+		var word string
+		word, line = quotedWord(line)
+		words = append(words, word)
+	}
+	return words
+}
+
+// quotedWord takes a word with quotes anywhere in it off the line.
+func quotedWord(line string) (word, rest string) {
+	var b []byte
+	quoted := false
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; {
 		case c == '\\' && quoted && i+1 < len(line):
 			i++
-			word = append(word, line[i])
+			b = append(b, line[i])
 		case c == '"':
-			quoted, open = !quoted, true
+			quoted = !quoted
 		case c == ' ' && !quoted:
-			if open {
-				words = append(words, string(word))
-			}
-			word, open = word[:0], false
+			return string(b), line[i:]
 		default:
-			word, open = append(word, c), true
+			b = append(b, c)
 		}
 	}
-	if open {
-		words = append(words, string(word))
-	}
-	return words
+	return string(b), ""
 }

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 
+	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
@@ -51,17 +54,20 @@ const (
 type settings struct {
 	family       fwd.Family
 	mark         uint32
-	allSources   bool   // masquerade all traffic to cluster IPs
-	randomFully  bool   // MASQUERADE picks source ports at random
+	allSources   bool // masquerade all traffic to cluster IPs
+	randomFully  bool // MASQUERADE picks source ports at random
+	support      support
 	keepInvalid  bool   // leave packets of unknown connections alone
 	localSources []Rule // each matches some sources that are local Pods
 	nodePorts    []Rule // each matches some addresses that node ports answer at
 	nodeAddrs    []netip.Addr
 }
 
-func newSettings(c Config, f fwd.Family, randomFully bool, node fwd.NodeFacts) *settings {
+// newSettings takes the kernel for one that has all that rules may use.
+func newSettings(c Config, f fwd.Family, node fwd.NodeFacts) *settings {
 	s := &settings{
-		family: f, mark: 1 << c.MasqueradeBit, allSources: c.MasqueradeAll, randomFully: randomFully, keepInvalid: c.KeepInvalid,
+		family: f, mark: 1 << c.MasqueradeBit, allSources: c.MasqueradeAll, keepInvalid: c.KeepInvalid,
+		randomFully: true, support: fullSupport(),
 	}
 	for _, a := range node.Addresses {
 		if fwd.FamilyOf(a) == f {
@@ -70,15 +76,15 @@ func newSettings(c Config, f fwd.Family, randomFully bool, node fwd.NodeFacts) *
 	}
 	prefixes := c.ClusterCIDRs
 	switch c.DetectLocal {
-	case LocalNone:
+	case dataplane.LocalNone:
 		prefixes = nil
-	case LocalNodeCIDR:
+	case dataplane.LocalNodeCIDR:
 		prefixes = node.PodCIDRs
-	case LocalBridge:
+	case dataplane.LocalBridge:
 		prefixes, s.localSources = nil, []Rule{{In: c.Interface}}
-	case LocalPrefix:
+	case dataplane.LocalPrefix:
 		prefixes, s.localSources = nil, []Rule{{In: c.Interface + "+"}}
-	case LocalClusterCIDR:
+	case dataplane.LocalClusterCIDR:
 	}
 	for _, p := range prefixes {
 		if fwd.FamilyOf(p.Addr()) == f {
@@ -135,16 +141,22 @@ type treeID struct {
 	protocol fwd.Protocol
 }
 
+func (id treeID) compare(o treeID) int {
+	return cmp.Or(cmp.Compare(id.kind, o.kind), cmp.Compare(id.protocol, o.protocol))
+}
+
 type treeKind uint8
 
 const (
-	addrTree          treeKind = iota // nat: all virtual IPs
-	nodePortTree                      // nat: node ports
-	clusterBlockTree                  // filter: cluster IPs without an endpoint
-	externalBlockTree                 // filter: external IPs without an endpoint
-	nodePortBlockTree                 // filter: node ports without an endpoint
-	firewallTree                      // filter: load-balancer IPs with source ranges
-	healthTree                        // filter: health-check node ports
+	addrTree           treeKind = iota // nat: all virtual IPs
+	nodePortTree                       // nat: node ports
+	clusterBlockTree                   // filter: cluster IPs without an endpoint
+	externalBlockTree                  // filter: external IPs without an endpoint
+	nodePortBlockTree                  // filter: node ports without an endpoint
+	firewallTree                       // filter: load-balancer IPs with source ranges
+	healthTree                         // filter: health-check node ports
+	hairpinTree                        // nat: endpoints, where the kernel cannot compare addresses itself
+	hairpinForwardTree                 // filter: the same
 )
 
 func newTrees(f fwd.Family) map[treeID]*tree {
@@ -155,6 +167,9 @@ func newTrees(f fwd.Family) map[treeID]*tree {
 		{kind: externalBlockTree}: {name: "FL-XBLK", table: filterTable, bits: addr},
 		{kind: firewallTree}:      {name: "FL-FW", table: filterTable, bits: addr},
 		{healthTree, fwd.TCP}:     {name: "FL-HEALTH", table: filterTable, bits: portBits},
+
+		{kind: hairpinTree}:        {name: "FL-HAIR", table: natTable, bits: addr},
+		{kind: hairpinForwardTree}: {name: "FL-HAIRF", table: filterTable, bits: addr},
 	}
 	for _, p := range fwd.Protocols() {
 		trees[treeID{nodePortTree, p}] = &tree{name: "FL-NP-" + p.String(), table: natTable, bits: portBits}
@@ -180,27 +195,57 @@ func newLayout(s *settings, t *fwd.Table) *layout {
 			}
 		}
 	}
+	for _, t := range l.trees {
+		t.root.compact()
+	}
 	return l
 }
 
-// chains returns all chains, sorted by level, then name.
-func (l *layout) chains() []Chain {
-	chains := l.hooks()
-	for id, t := range l.trees {
-		t.walk(func(b limb) { chains = append(chains, l.limb(id, b)) })
-		for at := range t.root.all {
-			if at.crowded() {
-				chains = append(chains, l.crowd(id, at))
+// chains yields all chains, each before those that lead to it, in an order that depends on the table alone. The rules of one
+// chain are computed when it comes: those of all chains together would be most of the agent's memory.
+func (l *layout) chains() iter.Seq[Chain] {
+	return func(yield func(Chain) bool) {
+		for _, p := range l.table.Ports() {
+			if p.Family != l.settings.family {
+				continue
+			}
+			for _, c := range l.settings.plan(p).chains {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+		for _, id := range slices.SortedFunc(maps.Keys(l.trees), treeID.compare) {
+			if !l.yieldTree(id, yield) {
+				return
+			}
+		}
+		hooks := l.hooks()
+		sortChains(hooks)
+		for _, c := range hooks {
+			if !yield(c) {
+				return
 			}
 		}
 	}
-	for _, p := range l.table.Ports() {
-		if p.Family == l.settings.family {
-			chains = append(chains, l.settings.plan(p).chains...)
+}
+
+// yieldTree yields the chains of one tree, and reports whether more are wanted.
+func (l *layout) yieldTree(id treeID, yield func(Chain) bool) bool {
+	t := l.trees[id]
+	for at := range t.root.all {
+		if at.crowded() && !yield(l.crowd(id, at)) {
+			return false
 		}
 	}
-	sortChains(chains)
-	return chains
+	var limbs []limb
+	t.walk(func(b limb) { limbs = append(limbs, b) })
+	for _, b := range limbs {
+		if !yield(l.limb(id, b)) {
+			return false
+		}
+	}
+	return true
 }
 
 func sortChains(chains []Chain) {

@@ -117,15 +117,27 @@ func (l *layout) strayMarks() []Rule {
 // postrouting hides the client's address where that was asked for by the mark, and where an endpoint reached itself: its
 // own address as the source of a packet that comes back to it would be refused. Only translated connections are touched.
 func (l *layout) postrouting() []Rule {
-	mark := l.settings.setMark()
-	mark.SameAddr = true
-	return []Rule{
-		{State: StateMatch{States: StateDNAT, Not: true}, Verdict: Return},
-		mark,
-		{Mark: MarkMatch{MarkValue{l.settings.mark, l.settings.mark}, true}, Verdict: Return},
+	rules := []Rule{{State: StateMatch{States: StateDNAT, Not: true}, Verdict: Return}}
+	rules = append(rules, l.hairpins(hairpinTree, l.settings.setMark())...)
+	return append(rules,
+		Rule{Mark: MarkMatch{MarkValue{l.settings.mark, l.settings.mark}, true}, Verdict: Return},
 		l.settings.clearMark(),
-		{Verdict: Masquerade, RandomFully: l.settings.randomFully},
+		Rule{Verdict: Masquerade, RandomFully: l.settings.randomFully},
+	)
+}
+
+// hairpins does to translated packets of an endpoint to itself what a rule says: in one rule where the kernel compares the
+// addresses, else in a tree of all endpoints.
+func (l *layout) hairpins(kind treeKind, r Rule) []Rule {
+	switch {
+	case l.settings.support.sameAddr:
+		r.SameAddr = true
+	case l.empty(kind):
+		return nil
+	default:
+		r = Rule{State: r.State, Verdict: Jump, Chain: l.trees[treeID{kind: kind}].name}
 	}
+	return []Rule{r}
 }
 
 func (l *layout) input() []Rule {
@@ -146,8 +158,8 @@ func (l *layout) forward() []Rule {
 	rules = append(rules,
 		Rule{State: StateMatch{States: StateRelated | StateEstablished}, Verdict: Accept},
 		Rule{State: translated, Mark: MarkMatch{MarkValue: MarkValue{l.settings.mark, l.settings.mark}}, Verdict: Accept},
-		Rule{State: translated, SameAddr: true, Verdict: Accept},
 	)
+	rules = append(rules, l.hairpins(hairpinForwardTree, Rule{State: translated, Verdict: Accept})...)
 	rules = append(rules, l.strayMarks()...)
 	return append(rules, l.blocks(firewallTree, clusterBlockTree, externalBlockTree)...)
 }

@@ -3,11 +3,13 @@ package iptables
 import (
 	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// program is all that one Service port needs: chains of its own, and rules at some keys of some trees.
+// program is all that one Service port needs: chains of its own, each before those that lead to it, and rules at some keys of
+// some trees.
 type program struct {
 	chains  []Chain
 	entries []entry
@@ -53,10 +55,15 @@ const (
 // plan says what a Service port of this family needs.
 func (s *settings) plan(p *fwd.Port) program {
 	w := portPlan{settings: s, port: p, cluster: p.Cluster(), local: p.Local()}
+	if !s.support.forwards(p) {
+		w.rest()
+		return w.program
+	}
+	w.lists()
+	w.hairpins()
 	w.clusterIP()
 	w.external()
 	w.healthCheck()
-	w.lists()
 	return w.program
 }
 
@@ -110,8 +117,30 @@ func (w *portPlan) clusterIP() {
 		match.Verdict, match.Chain = Goto, w.chain(chain)
 		w.add(treeID{kind: addrTree}, at, rankCluster, match)
 	}
-	// Whatever else comes for a cluster IP ends here, so that it does not meet rules that another proxy left.
-	w.add(treeID{kind: addrTree}, at, rankRest, Rule{Dst: toAddr(ip), Verdict: Accept})
+	w.rest()
+}
+
+// rest ends here whatever else comes for a cluster IP, so that it does not meet rules that another proxy left.
+func (w *portPlan) rest() {
+	if ip := w.port.ClusterIP; ip.IsValid() {
+		w.add(treeID{kind: addrTree}, key{addr: ip}, rankRest, Rule{Dst: toAddr(ip), Verdict: Accept})
+	}
+}
+
+// hairpins has a rule for each endpoint that reaches itself, where one rule cannot do for all. Service ports that share an
+// endpoint share its rule.
+func (w *portPlan) hairpins() {
+	if w.support.sameAddr {
+		return
+	}
+	for _, b := range slices.Concat(w.cluster, w.local) {
+		self := toAddr(b.Addr.Addr())
+		at, match := key{addr: b.Addr.Addr()}, Rule{Src: self, Dst: self}
+		mark := match
+		mark.Verdict, mark.SetMark = MarkPacket, w.setMark().SetMark
+		w.add(treeID{kind: hairpinTree}, at, rankCluster, mark)
+		w.add(treeID{kind: hairpinForwardTree}, at, rankCluster, with(match, Rule{Verdict: Accept}))
+	}
 }
 
 // inline reports whether the cluster IP's leaf holds the rules of its list: nothing else uses the list, and it is short.
@@ -255,7 +284,8 @@ func (w *portPlan) lists() {
 func (w *portPlan) choose(match Rule, list []fwd.Backend) []Rule {
 	var rules []Rule
 	match.Verdict = DNAT
-	if w.port.AffinitySeconds > 0 {
+	affine := w.port.AffinitySeconds > 0 && w.support.recent
+	if affine {
 		for _, b := range list {
 			r := match
 			r.To, r.Recent = b.Addr, RecentMatch{Name: w.clients(b), Seconds: w.port.AffinitySeconds}
@@ -265,7 +295,7 @@ func (w *portPlan) choose(match Rule, list []fwd.Backend) []Rule {
 	for i, b := range list {
 		r := match
 		r.To = b.Addr
-		if w.port.AffinitySeconds > 0 {
+		if affine {
 			r.Recent.Name = w.clients(b)
 		}
 		if left := len(list) - i; left > 1 {

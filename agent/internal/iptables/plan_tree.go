@@ -120,6 +120,10 @@ func (b *branch) add(e treeEntry, depth, most int) bool {
 		}
 		return false
 	}
+	if len(b.entries) == cap(b.entries) {
+		// Leaves are many and seldom grow after the first table: no room for twice as many.
+		b.entries = append(make([]treeEntry, 0, len(b.entries)+2), b.entries...)
+	}
 	b.entries = slices.Insert(b.entries, i, e)
 	b.keys++
 	if b.keys > leafKeys && depth < most {
@@ -130,6 +134,17 @@ func (b *branch) add(e treeEntry, depth, most int) bool {
 		}
 	}
 	return true
+}
+
+// compact makes all leaves of the size that they need: while a whole table is added, each outgrows its memory many times, which
+// leaves holes between what stays.
+func (b *branch) compact() {
+	b.entries = slices.Clone(b.entries)
+	if b.kids != nil {
+		for i := range b.kids {
+			b.kids[i].compact()
+		}
+	}
 }
 
 // remove takes an ID from a key, and says whether the key went with it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
@@ -20,7 +21,7 @@ func TestParseRendered(t *testing.T) {
 		if strings.ContainsAny(text, "\n\r\x00`$;\\") {
 			t.Fatalf("unsafe text %q", text)
 		}
-		got, err := parseRule(f, splitWords(text))
+		got, err := parseRule(f, splitWords(nil, text))
 		if err != nil || got != want {
 			t.Fatalf("seed %d: %q parses to\n%+v, want\n%+v (error %v)", seed, text, got, want, err)
 		}
@@ -108,7 +109,7 @@ func TestParseRefuses(t *testing.T) {
 		"-m statistic --mode nth --every 2", "-m conntrack --ctstate NEWER", "--dport x", "-m recent --rttl --rsource", "-j ACCEPT !",
 		"-j DNAT --to-destination 10.0.0.1", "-m bpf --bytecode \"1,6 0 0 0\"", "-m mark --mark x",
 	} {
-		if r, err := parseRule(fwd.IPv4, splitWords(text)); err == nil {
+		if r, err := parseRule(fwd.IPv4, splitWords(nil, text)); err == nil {
 			t.Errorf("%q parses to %+v", text, r)
 		}
 	}
@@ -121,8 +122,8 @@ func TestConfigValidate(t *testing.T) {
 	for want, c := range map[string]Config{
 		"flavor":              {Flavor: "bpf"},
 		"masquerade bit":      {MasqueradeBit: 32},
-		"cluster CIDR":        {DetectLocal: LocalClusterCIDR},
-		"interface":           {DetectLocal: LocalBridge, Interface: "a b"},
+		"cluster CIDR":        {DetectLocal: dataplane.LocalClusterCIDR},
+		"interface":           {DetectLocal: dataplane.LocalBridge, Interface: "a b"},
 		"detect-local mode":   {DetectLocal: "guess"},
 		"prefix 10.0.0.1/8":   {ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/8")}},
 		"node port addresses": {NodePortPrimary: true, NodePortAddresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},

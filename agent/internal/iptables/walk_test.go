@@ -9,26 +9,36 @@ import (
 	"github.com/fairlead/fairlead/agent/dataplane/trace/iptrace"
 )
 
-// TestWalk walks every case of every trace over the plan.
+// TestWalk walks every case of every trace over the plan, for a kernel that has all that rules may use, and for one that
+// cannot compare addresses.
 func TestWalk(t *testing.T) {
-	for _, file := range loadTraces(t) {
-		t.Run(file.Name+"/"+file.Family.String(), func(t *testing.T) {
-			var text strings.Builder
-			if err := WritePlan(&text, configFor(file.Options), file.Family, file.Table); err != nil {
-				t.Fatal(err)
-			}
-			rules, err := iptrace.Parse(text.String())
-			if err != nil {
-				t.Fatalf("%v in\n%s", err, text.String())
-			}
-			for _, c := range file.Cases {
-				want := c.For("iptables")
-				got, err := rules.Walk(hostOf(file, c), c)
-				if err != nil || !got.Equal(want) {
-					t.Errorf("%s.trace:%d: %v %v to %v: got %v, want %v (error %v)", file.Name, c.Line, c.Client, c.Protocol, c.To, got, want, err)
+	plain := fullSupport()
+	plain.sameAddr = false
+	for name, supported := range map[string]support{"all": fullSupport(), "without xt_bpf": plain} {
+		for _, file := range loadTraces(t) {
+			t.Run(name+"/"+file.Name+"/"+file.Family.String(), func(t *testing.T) {
+				var text strings.Builder
+				s := newSettings(configFor(file.Options), file.Family, file.Table.Node())
+				s.support = supported
+				if err := writePlan(&text, s, file.Table); err != nil {
+					t.Fatal(err)
 				}
-			}
-		})
+				if strings.Contains(text.String(), "-m bpf") != supported.sameAddr {
+					t.Errorf("xt_bpf is used: %t", !supported.sameAddr)
+				}
+				rules, err := iptrace.Parse(text.String())
+				if err != nil {
+					t.Fatalf("%v in\n%s", err, text.String())
+				}
+				for _, c := range file.Cases {
+					want := c.For("iptables")
+					got, err := rules.Walk(hostOf(file, c), c)
+					if err != nil || !got.Equal(want) {
+						t.Errorf("%s.trace:%d: %v %v to %v: got %v, want %v (error %v)", file.Name, c.Line, c.Client, c.Protocol, c.To, got, want, err)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func (b *Backend) sync(ctx context.Context, now *fwd.Table, delta dataplane.Delt
 
 // load looks at the kernel, and makes what everything else needs: parameters and sets.
 func (b *Backend) load() (*snapshot, int, error) {
-	writes, err := apply(settingsOf(b.config, kernelDelaysReuse()))
+	writes, err := b.kernel.adjust(settingsOf(b.config, kernelDelaysReuse()))
 	if err != nil {
 		return nil, writes, err
 	}

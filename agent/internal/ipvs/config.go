@@ -33,6 +33,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// MaxTimeout is the longest that the kernel takes: 2^31 ticks of a millisecond.
+const MaxTimeout = 24 * 24 * time.Hour
+
 // Defaults returns a valid Config with kube-proxy's defaults.
 func Defaults() Config {
 	return Config{Rules: iptables.Defaults(), MarkBit: 13, Scheduler: "rr", Logger: slog.New(slog.DiscardHandler)}
@@ -62,8 +65,8 @@ func (c Config) Validate() error {
 		}
 	}
 	for name, d := range map[string]time.Duration{"tcp": c.TCPTimeout, "tcpfin": c.TCPFinTimeout, "udp": c.UDPTimeout} {
-		if d < 0 || d%time.Second != 0 || d > 24*24*time.Hour {
-			fail("%s timeout %v: want whole seconds, at most 24 days", name, d)
+		if d < 0 || d%time.Second != 0 || d > MaxTimeout {
+			fail("%s timeout %v: want whole seconds, at most %v", name, d, MaxTimeout)
 		}
 	}
 	return errors.Join(errs...)

@@ -18,8 +18,13 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// ErrNoIPVS says that the kernel has no IPVS, or not for us.
-var ErrNoIPVS = errors.New("the kernel has no IPVS: load its module ip_vs, or use another mode")
+// ErrNoIPVS says that the kernel lacks what this mode needs, or that it is not for us.
+var ErrNoIPVS = errors.New("the kernel cannot do IPVS mode")
+
+// lacks is an ErrNoIPVS that names what is missing.
+func lacks(what, module string) error {
+	return fmt.Errorf("%w: it has no %s: load its module %s, or use another mode", ErrNoIPVS, what, module)
+}
 
 // noScheduler says that the kernel lacks a scheduler.
 type noScheduler struct{ name string }
@@ -43,6 +48,7 @@ const maxMembers = 1 << 22
 
 // kernel speaks netlink to the network namespace that it was opened in.
 type kernel struct {
+	// servers is nil where IPVS was not looked for, or is not there.
 	servers *ipvs.Handle
 	links   *netlink.Handle
 	// loopback is the index of the device that local routes name.
@@ -56,16 +62,27 @@ func openKernel(ctx context.Context) (*kernel, error) {
 	if err := probe(ctx, serverList); err != nil {
 		return nil, err
 	}
-	servers, err := ipvs.New("")
+	k, err := openLinks()
 	if err != nil {
-		return nil, fmt.Errorf("open IPVS: %w", err)
+		return nil, err
 	}
+	if !k.hasSets() {
+		k.close()
+		return nil, lacks("ipset", "ip_set")
+	}
+	if err := k.openServers(); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// openLinks opens what every kernel has: no IPVS yet.
+func openLinks() (*kernel, error) {
 	links, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
-		servers.Close()
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	k := &kernel{servers: servers, links: links, around: func(change func() error) error { return change() }}
+	k := &kernel{links: links, around: func(change func() error) error { return change() }}
 	lo, err := links.LinkByName("lo")
 	if err != nil {
 		k.close()
@@ -75,8 +92,27 @@ func openKernel(ctx context.Context) (*kernel, error) {
 	return k, nil
 }
 
+// openServers opens IPVS, which has to be there: see probe. After an error the kernel is closed.
+func (k *kernel) openServers() error {
+	servers, err := ipvs.New("")
+	if err != nil {
+		k.close()
+		return fmt.Errorf("open IPVS: %w", err)
+	}
+	k.servers = servers
+	return nil
+}
+
+// hasSets reports whether the kernel has ipset.
+func (k *kernel) hasSets() bool {
+	_, _, err := k.links.IpsetProtocol()
+	return err == nil
+}
+
 func (k *kernel) close() {
-	k.servers.Close()
+	if k.servers != nil {
+		k.servers.Close()
+	}
 	k.links.Close()
 }
 
@@ -94,7 +130,10 @@ func probe(ctx context.Context, list string) error {
 	}
 	loading := exec.CommandContext(ctx, "modprobe", "ip_vs").Run()
 	if _, err := os.Stat(list); errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(ErrNoIPVS, loading)
+		if loading != nil {
+			return fmt.Errorf("%w (modprobe ip_vs: %w)", lacks("IPVS", "ip_vs"), loading)
+		}
+		return lacks("IPVS", "ip_vs")
 	} else if err != nil {
 		return fmt.Errorf("look for IPVS: %w", err)
 	}

@@ -142,6 +142,9 @@ func (k *kernel) readAddresses(s *snapshot, f fwd.Family) error {
 }
 
 func (k *kernel) readServers(s *snapshot, families []fwd.Family) error {
+	if k.servers == nil {
+		return nil
+	}
 	all, err := k.servers.GetServices()
 	if err != nil {
 		return fmt.Errorf("read virtual servers: %w", err)

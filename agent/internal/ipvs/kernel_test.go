@@ -28,9 +28,10 @@ func TestKernel(t *testing.T) {
 	})
 	t.Run("packets", testPackets)
 	t.Run("graceful", testGraceful)
-	t.Run("kill", testKill)
-	t.Run("SCTP", testSCTP)
 	t.Run("cost", testCost)
+	t.Run("places", testPlaces)
+	t.Run("document", testDocument)
+	t.Run("retire", testRetire)
 	t.Run("schedulers", testSchedulers)
 	t.Run("missing scheduler", testMissingScheduler)
 	t.Run("ownership", testOwnership)
@@ -135,7 +136,7 @@ func (n *node) someServer(t *testing.T, format string) func() error {
 
 func (n *node) config() Config {
 	c := Defaults()
-	c.Rules.DetectLocal, c.Rules.Flavor = iptables.LocalNodeCIDR, iptables.FlavorLegacy
+	c.Rules.DetectLocal, c.Rules.Flavor = dataplane.LocalNodeCIDR, iptables.FlavorLegacy
 	return c
 }
 

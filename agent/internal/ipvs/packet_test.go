@@ -4,6 +4,7 @@ import (
 	stdsync "sync"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/agent/dataplane/lab"
 	"github.com/fairlead/fairlead/agent/dataplane/trace"
 	"github.com/fairlead/fairlead/agent/internal/iptables"
@@ -12,7 +13,7 @@ import (
 
 func configFor(o trace.Options) Config {
 	c := Defaults()
-	c.Rules.DetectLocal, c.Rules.ClusterCIDRs, c.Rules.Interface = iptables.LocalMode(o.DetectLocal), o.ClusterCIDRs, o.Interface
+	c.Rules.DetectLocal, c.Rules.ClusterCIDRs, c.Rules.Interface = dataplane.LocalMode(o.DetectLocal), o.ClusterCIDRs, o.Interface
 	c.Rules.MasqueradeAll, c.Rules.Flavor = o.MasqueradeAll, iptables.FlavorLegacy // UML has no nf_tables for IPv4 and IPv6
 	c.Rules.NodePortAddresses, c.Rules.NodePortPrimary = o.NodePortAddresses, o.NodePortPrimary
 	return c

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/agent/internal/iptables"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
@@ -99,15 +100,15 @@ func newRules(c Config, f fwd.Family, node fwd.NodeFacts) rules {
 func localSources(c iptables.Config, f fwd.Family, node fwd.NodeFacts) []string {
 	prefixes := c.ClusterCIDRs
 	switch c.DetectLocal {
-	case iptables.LocalNone:
+	case dataplane.LocalNone:
 		return nil
-	case iptables.LocalBridge:
+	case dataplane.LocalBridge:
 		return []string{"-i " + c.Interface}
-	case iptables.LocalPrefix:
+	case dataplane.LocalPrefix:
 		return []string{"-i " + c.Interface + "+"}
-	case iptables.LocalNodeCIDR:
+	case dataplane.LocalNodeCIDR:
 		prefixes = node.PodCIDRs
-	case iptables.LocalClusterCIDR:
+	case dataplane.LocalClusterCIDR:
 	}
 	var matches []string
 	for _, p := range prefixes {

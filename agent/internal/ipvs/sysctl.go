@@ -15,14 +15,17 @@ import (
 // setting is a kernel parameter and the value that it should have.
 type setting struct{ name, value string }
 
-// settingsOf lists the parameters that forwarding needs. Without conntrack, masquerading does not see connections of IPVS;
-// without the two that expire, flows stay with real servers that are gone. Kernels before 5.9 delay a client that uses a
-// port again by a second, unless conn_reuse_mode is 0 (kubernetes issue 81775); later ones do not.
+// expireGone ends connections whose real server is gone.
+const expireGone = "net/ipv4/vs/expire_nodest_conn"
+
+// settingsOf lists the parameters that forwarding by IPVS needs besides those that every mode needs. Without conntrack,
+// masquerading does not see connections of IPVS; without the two that expire, flows stay with real servers that are gone.
+// Kernels before 5.9 delay a client that uses a port again by a second, unless conn_reuse_mode is 0 (kubernetes issue
+// 81775); later ones do not.
 func settingsOf(c Config, connReuse bool) []setting {
 	list := []setting{
-		{"net/ipv4/ip_forward", "1"},
 		{"net/ipv4/vs/conntrack", "1"},
-		{"net/ipv4/vs/expire_nodest_conn", "1"},
+		{expireGone, "1"},
 		{"net/ipv4/vs/expire_quiescent_template", "1"},
 	}
 	if connReuse {
@@ -34,28 +37,25 @@ func settingsOf(c Config, connReuse bool) []setting {
 	return list
 }
 
-// apply writes the parameters that differ, of the calling thread's network namespace, and returns how many. One that the
-// kernel lacks is no error.
-func apply(list []setting) (int, error) {
-	writes := 0
-	var errs []error
-	for _, s := range list {
-		path := filepath.Join("/proc/sys", s.name)
-		now, err := os.ReadFile(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue
-		case err == nil && strings.TrimSpace(string(now)) == s.value:
-			continue
-		case err == nil:
-			err = os.WriteFile(path, []byte(s.value), 0o600)
-			writes++
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("set sysctl %s to %s: %w", s.name, s.value, err))
-		}
+// everySetting is all that any Config may ask for.
+func everySetting() []setting { return settingsOf(Config{StrictARP: true}, true) }
+
+func readSetting(name string) (value string, there bool, err error) {
+	text, err := os.ReadFile(filepath.Join("/proc/sys", name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
 	}
-	return writes, errors.Join(errs...)
+	if err != nil {
+		return "", false, fmt.Errorf("read sysctl %s: %w", name, err)
+	}
+	return strings.TrimSpace(string(text)), true, nil
+}
+
+func writeSetting(s setting) error {
+	if err := os.WriteFile(filepath.Join("/proc/sys", s.name), []byte(s.value), 0o600); err != nil {
+		return fmt.Errorf("set sysctl %s to %s: %w", s.name, s.value, err)
+	}
+	return nil
 }
 
 // timeouts gives idle connections the configured times.

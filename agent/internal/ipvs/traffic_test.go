@@ -1,13 +1,9 @@
 package ipvs
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,76 +37,36 @@ func client(number string) trace.Client {
 	return trace.Client{Kind: trace.Pod, Addr: netip.MustParseAddr("10.244.1." + number)}
 }
 
-// echo serves at an address: it sends back line by line, until the test ends.
-func (b *bed) echo(t *testing.T, at string) {
+// talk starts endpoints that keep their connections.
+func (b *bed) talk(t *testing.T, protocol fwd.Protocol, endpoints ...string) {
 	t.Helper()
-	n, err := b.Place(netip.MustParseAddrPort(at).Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var l net.Listener
-	if err := n.Do(func() (err error) {
-		l, err = net.Listen("tcp", at)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				for in := bufio.NewReader(c); ; {
-					line, err := in.ReadString('\n')
-					if err != nil {
-						return
-					}
-					_, _ = fmt.Fprintf(c, "%s %s", at, line)
-				}
-			}()
+	for _, e := range endpoints {
+		c, err := b.Talk(protocol, netip.MustParseAddrPort(e))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
+		t.Cleanup(func() { _ = c.Close() })
+	}
 }
 
-// connection is a client's connection to some echo server.
-type connection struct {
-	net.Conn
-	in *bufio.Reader
-}
-
-func (b *bed) dial(t *testing.T, from trace.Client, to string) connection {
+func (b *bed) begin(t *testing.T, from trace.Client, protocol fwd.Protocol, to string) *lab.Conversation {
 	t.Helper()
-	n, err := b.Place(from.Addr)
+	c, err := b.Begin(from, protocol, netip.MustParseAddrPort(to))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c net.Conn
-	if err := n.Do(func() (err error) {
-		c, err = net.Dial("tcp", to)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return connection{c, bufio.NewReader(c)}
+	t.Cleanup(c.Close)
+	return c
 }
 
-// ask returns which server answers.
-func (c connection) ask(t *testing.T) string {
+// ask returns which endpoint answers.
+func ask(t *testing.T, c *lab.Conversation) string {
 	t.Helper()
-	if _, err := c.Write([]byte("hello\n")); err != nil {
-		t.Fatal(err)
-	}
-	line, err := c.in.ReadString('\n')
+	at, err := c.Ask()
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, _, _ := strings.Cut(line, " ")
-	return server
+	return at.String()
 }
 
 const facts = "node-facts pod-cidrs=10.244.1.0/24 addresses=192.0.2.11\n"
@@ -128,21 +84,20 @@ func web(options string, servers ...string) string {
 func testGraceful(t *testing.T) {
 	b := newBed(t)
 	one, two := "10.244.1.5:8080", "10.244.1.6:8080"
-	b.echo(t, one)
-	b.echo(t, two)
+	b.talk(t, fwd.TCP, one, two)
 	table := parseTable(t, web("", one))
 	sync(t, b.backend, table)
-	old := b.dial(t, client("9"), "10.96.0.10:80")
-	if got := old.ask(t); got != one {
+	old := b.begin(t, client("9"), fwd.TCP, "10.96.0.10:80")
+	if got := ask(t, old); got != one {
 		t.Fatalf("asked %s", got)
 	}
 	table, _ = step(t, b.backend, table, web("", two))
 	b.wantWeight(t, one, "0")
-	if got := old.ask(t); got != one {
+	if got := ask(t, old); got != one {
 		t.Errorf("the old connection went to %s", got)
 	}
 	for range 3 {
-		if got := b.dial(t, client("9"), "10.96.0.10:80").ask(t); got != two {
+		if got := ask(t, b.begin(t, client("9"), fwd.TCP, "10.96.0.10:80")); got != two {
 			t.Errorf("a new connection went to %s", got)
 		}
 	}
@@ -151,7 +106,7 @@ func testGraceful(t *testing.T) {
 		t.Errorf("a restart wrote %d times", r.Writes)
 	}
 	b.wantWeight(t, one, "0")
-	if got := old.ask(t); got != one {
+	if got := ask(t, old); got != one {
 		t.Errorf("after a restart, the old connection went to %s", got)
 	}
 	table, _ = step(t, restarted, table, web("", one, two))
@@ -161,20 +116,25 @@ func testGraceful(t *testing.T) {
 	if ds, err := restarted.Audit(context.Background()); err != nil || len(ds) != 0 {
 		t.Errorf("audit: %v, error %v", ds, err)
 	}
-	if err := old.Conn.(*net.TCPConn).SetLinger(0); err != nil { // ends by a reset: the kernel forgets it after 10 s
-		t.Fatal(err)
-	}
-	_ = old.Close()
+	old.Abort() // the kernel forgets it after 10 s
+	until(t, one+" is gone", func() bool {
+		if _, err := restarted.Sync(context.Background(), table, table, dataplane.Delta{}); err != nil {
+			t.Fatal(err)
+		}
+		return b.weight(t, one) == ""
+	})
+}
+
+// until asks again and again.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
 	tick, deadline := time.NewTicker(time.Second), time.After(time.Minute)
 	defer tick.Stop()
-	for b.weight(t, one) != "" {
+	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("still there: %s", b.node.must(t, "ipvsadm -Ln"))
-		}
-		if _, err := restarted.Sync(context.Background(), table, table, dataplane.Delta{}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -194,52 +154,6 @@ func (b *bed) wantWeight(t *testing.T, server, want string) {
 	t.Helper()
 	if got := b.weight(t, server); got != want {
 		t.Errorf("weight of %s is %q, want %q", server, got, want)
-	}
-}
-
-// testSchedulers sees each scheduler choose: rr takes turns, sh and dh and mh stick, those that count connections take the
-// server that is idle.
-func testSchedulers(t *testing.T) {
-	b := newBed(t)
-	servers := []string{"10.244.1.5:8080", "10.244.1.6:8080"}
-	for _, s := range servers {
-		b.echo(t, s)
-	}
-	for _, scheduler := range []string{"rr", "wrr", "sh", "dh", "mh", "lc", "wlc", "sed", "nq"} {
-		t.Run(scheduler, func(t *testing.T) {
-			sync(t, b.backend, parseTable(t, web("scheduler="+scheduler, servers...)))
-			if got := b.node.must(t, "ipvsadm -Sn"); !strings.Contains(got, "-A -t 10.96.0.10:80 -s "+scheduler) {
-				t.Fatalf("not scheduled so:\n%s", got)
-			}
-			const connections = 8
-			open := map[string][]connection{}
-			ask := func() string {
-				c := b.dial(t, client("9"), "10.96.0.10:80")
-				server := c.ask(t)
-				open[server] = append(open[server], c)
-				return server
-			}
-			for range connections {
-				ask()
-			}
-			if slices.Contains([]string{"sh", "dh", "mh"}, scheduler) {
-				if len(open) != 1 {
-					t.Errorf("one client went to %d servers", len(open))
-				}
-			} else if len(open[servers[0]]) != connections/2 {
-				t.Errorf("of %d connections, %d went to one of two servers", connections, len(open[servers[0]]))
-			}
-			if slices.Contains([]string{"lc", "wlc", "sed", "nq"}, scheduler) {
-				for _, c := range open[servers[1]] {
-					_ = c.Conn.(*net.TCPConn).SetLinger(0)
-					_ = c.Close()
-				}
-				if first, second := ask(), ask(); first != servers[1] || second != servers[1] {
-					t.Errorf("with %s idle, connections went to %s and %s", servers[1], first, second)
-				}
-			}
-			sync(t, b.backend, &fwd.Table{}) // ends the connections
-		})
 	}
 }
 

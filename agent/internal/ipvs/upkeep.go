@@ -9,8 +9,6 @@ import (
 	"reflect"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/agent/internal/iptables"
 	"github.com/fairlead/fairlead/proto/fwd"
@@ -72,20 +70,32 @@ func (b *Backend) Audit(ctx context.Context) ([]dataplane.Difference, error) {
 	}
 	now := snap.ours(b.config, func(o object) bool { _, ok := b.has[o]; return ok })
 	ds = append(ds, b.has.differences(now)...)
-	for _, f := range b.config.families() {
-		p := findPrograms(b.flavor, f)
-		has, err := p.list(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("audit: read %v rules: %w", f, err)
+	if len(ds) == 0 {
+		// What takes processes is looked at where netlink finds nothing: any difference leads to a Sync of everything.
+		if ds, err = b.auditRules(ctx); err != nil {
+			return nil, fmt.Errorf("audit: %w", err)
 		}
-		ds = append(ds, has.differences(p, b.rules[f].printed)...)
 	}
 	slices.SortFunc(ds, func(x, y dataplane.Difference) int {
 		return cmp.Or(cmp.Compare(x.Object, y.Object), cmp.Compare(x.Problem, y.Problem))
 	})
+	return ds, nil
+}
+
+// auditRules looks at what iptables shows, ours and the other backend's.
+func (b *Backend) auditRules(ctx context.Context) ([]dataplane.Difference, error) {
+	var ds []dataplane.Difference
+	for _, f := range b.config.families() {
+		p := findPrograms(b.flavor, f)
+		has, err := p.list(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read %v rules: %w", f, err)
+		}
+		ds = append(ds, has.differences(p, b.rules[f].printed)...)
+	}
 	more, err := b.other.Audit(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("audit local policies: %w", err)
+		return nil, fmt.Errorf("local policies: %w", err)
 	}
 	return append(ds, more...), nil
 }
@@ -112,57 +122,20 @@ func (s state) differences(now state) []dataplane.Difference {
 
 // Cleanup implements dataplane.Interface. Connections through IPVS end with their virtual servers.
 func (b *Backend) Cleanup(ctx context.Context) error {
-	snap, err := b.kernel.read(b.config.families())
-	if err != nil {
-		return fmt.Errorf("clean up: %w", err)
-	}
-	mine := snap.ours(b.config, func(o object) bool { _, ok := b.has[o]; return ok })
-	var errs []error
-	for _, o := range slices.Backward(sorted(mine)) {
-		_, err := b.kernel.do(operation{verb: remove, object: o})
-		errs = append(errs, err)
-	}
-	for _, flavor := range []iptables.Flavor{iptables.FlavorNFT, iptables.FlavorLegacy} {
-		errs = append(errs, b.cleanRules(ctx, flavor))
-	}
-	for _, f := range b.config.families() {
-		for _, k := range setKinds() {
-			if err := b.kernel.links.IpsetDestroy(setName(k, f)); err != nil && !errors.Is(err, unix.ENOENT) {
-				errs = append(errs, fmt.Errorf("destroy ipset %s: %w", setName(k, f), err))
-			}
-		}
-	}
+	_, err := b.kernel.takeAway(ctx, b.config.families(), false)
 	b.layout, b.has, b.reduced = nil, nil, nil
 	clear(b.rules)
-	return errors.Join(append(errs, b.other.Cleanup(ctx))...)
+	return errors.Join(err, b.other.Cleanup(ctx))
 }
 
 // sweep removes what a predecessor left in the other flavour.
 func (b *Backend) sweep(ctx context.Context) error {
+	other := iptables.FlavorLegacy
 	if b.flavor == iptables.FlavorLegacy {
-		return b.cleanRules(ctx, iptables.FlavorNFT)
+		other = iptables.FlavorNFT
 	}
-	return b.cleanRules(ctx, iptables.FlavorLegacy)
-}
-
-// cleanRules removes our chains in one flavour; one that the host lacks has none.
-func (b *Backend) cleanRules(ctx context.Context, flavor iptables.Flavor) error {
-	var errs []error
-	for _, f := range b.config.families() {
-		p := findPrograms(flavor, f)
-		if flavor != b.flavor && p.iptables == findPrograms(b.flavor, f).iptables || !onPath(p.save) {
-			continue
-		}
-		has, err := p.list(ctx)
-		if err != nil && flavor != b.flavor {
-			continue // a kernel without this flavour
-		}
-		if err == nil {
-			err = p.write(ctx, has, nil)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("clean up %s: %w", p.iptables, err))
-		}
+	if findPrograms(other, fwd.IPv4) == findPrograms(b.flavor, fwd.IPv4) {
+		return nil // the host has one flavour
 	}
-	return errors.Join(errs...)
+	return cleanRules(ctx, other, b.config.families())
 }

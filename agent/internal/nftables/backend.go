@@ -102,6 +102,7 @@ func (b *Backend) syncFamilies(ctx context.Context, now *fwd.Table, delta datapl
 			return fmt.Errorf("sync %v: %w", f.family, err)
 		}
 	}
+	sortNotices(report.Notices)
 	return nil
 }
 
@@ -126,6 +127,7 @@ func (f *family) sync(ctx context.Context, c Config, r request) error {
 	if err := f.apply(&e, r.report); err != nil {
 		return err
 	}
+	r.report.Notices = append(r.report.Notices, f.state.notices(delta.Ports)...)
 	return f.forget(f.state.lost(before, delta.Ports), r.report)
 }
 
@@ -148,6 +150,7 @@ func (f *family) syncAll(ctx context.Context, c Config, r request) error {
 		return err
 	}
 	f.state = st
+	r.report.Notices = append(r.report.Notices, st.allNotices()...)
 	return f.forget(st.memories(), r.report)
 }
 

@@ -39,8 +39,8 @@ type Config struct {
 	// MasqueradeBit is the bit (0 to 31) of the packet mark that says "masquerade"; kube-proxy's is 14.
 	MasqueradeBit int
 
-	// NodePortAddresses are prefixes of the local addresses that node ports answer at; none means the node's first address
-	// of each family, as its node facts name it. Loopback addresses never answer.
+	// NodePortAddresses are prefixes of the local addresses that node ports answer at; none of a family means the node's
+	// first address of that family, as its node facts name it. Loopback addresses never answer.
 	NodePortAddresses []netip.Prefix
 
 	Logger *slog.Logger

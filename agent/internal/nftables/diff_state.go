@@ -212,7 +212,7 @@ func (st *state) take(id fwd.ID, now *fwd.Table) {
 		return
 	}
 	want := listsOf(p)
-	st.ports[id] = held{p, lists{fill(old.lists.cluster, want.cluster), fill(old.lists.local, want.local)}}
+	st.ports[id] = held{p, lists{fill(old.lists.cluster, want.cluster), fill(old.lists.local, want.local), want.beyond}}
 	internal, external := claims(p)
 	for _, f := range internal {
 		st.claim(f, claim{false, id})

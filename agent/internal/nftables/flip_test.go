@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	stdsync "sync"
 	"sync/atomic"
 	"testing"
@@ -17,19 +16,8 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// flipTime is how long packets are sent while endpoints come and go; FAIRLEAD_FLIP_TIME makes it longer.
-func flipTime(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv("FAIRLEAD_FLIP_TIME")
-	if text == "" {
-		return 3 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
+// flipTime is how long packets that want answers are sent while endpoints come and go.
+const flipTime = 3 * time.Second
 
 // TestFlips sends packets of new flows all the time, while endpoints of the Service come and go: lists of all lengths, the
 // first endpoint and the last, one by another. Each packet must get to an endpoint that was in the list at some time between
@@ -109,7 +97,7 @@ func flips(t *testing.T, l *lab.Lab, f fwd.Family) {
 	sync(t, d, everything(fl.table(t, 1)))
 	fl.allowed.Store(1)
 
-	end := time.Now().Add(flipTime(t))
+	end := time.Now().Add(flipTime)
 	var wg stdsync.WaitGroup
 	var asked, missed atomic.Int64
 	for worker := range 2 {
@@ -128,7 +116,7 @@ func flips(t *testing.T, l *lab.Lab, f fwd.Family) {
 			}
 		})
 	}
-	count := fl.flip(t, d, end)
+	count := fl.flip(t, d, func() bool { return time.Now().Before(end) })
 	wg.Wait()
 	t.Logf("%v: %d packets, %d missed, %d changes", f, asked.Load(), missed.Load(), count)
 	if missed.Load() > 0 || asked.Load() < 1000 || count < 100 {
@@ -136,13 +124,13 @@ func flips(t *testing.T, l *lab.Lab, f fwd.Family) {
 	}
 }
 
-// flip changes the list until the end, and returns how often.
-func (fl *flipping) flip(t *testing.T, d *Backend, end time.Time) int {
+// flip changes the list for as long as it is told, and returns how often it did.
+func (fl *flipping) flip(t *testing.T, d *Backend, on func() bool) int {
 	rng := rand.New(rand.NewPCG(1, 1))
 	members, count := uint32(1), 0
 	pause := time.NewTicker(300 * time.Microsecond)
 	defer pause.Stop()
-	for ; time.Now().Before(end); count++ {
+	for on() {
 		next := members
 		switch rng.IntN(4) {
 		case 0: // any other list
@@ -161,6 +149,7 @@ func (fl *flipping) flip(t *testing.T, d *Backend, end time.Time) int {
 		fl.epoch.Add(1)
 		fl.allowed.Store(next)
 		members = next
+		count++
 		<-pause.C
 	}
 	return count

@@ -185,13 +185,35 @@ func TestMovesFew(t *testing.T) {
 	}
 }
 
-// TestLongList holds that the kernel takes the chains for a list of any length.
+// TestLongList holds that the kernel takes lists of any length that has slots, and that of a longer one the rest is left out
+// and said so: at a start and when it grows so long, and no longer when it is shorter again.
 func TestLongList(t *testing.T) {
 	n := newNode(t)
 	d := backendIn(t, n.Namespace, Defaults())
-	sync(t, d, everything(scaled(t, 1, 40000)))
+	whole := scaled(t, 1, maxSlots)
+	if r := sync(t, d, everything(whole)); len(r.Notices) > 0 {
+		t.Errorf("all endpoints fit: %v", r.Notices)
+	}
 	if ds, err := d.Audit(t.Context()); err != nil || len(ds) > 0 {
 		t.Errorf("audit: %v, error %v", ds, err)
+	}
+	var more []fwd.Row
+	for i := range 3 {
+		more = append(more, fwd.EncodeBackend(scaledPort(0).ID(), fwd.Backend{Addr: backendAddr(maxSlots + i)}))
+	}
+	longer, touched := changed(t, whole, nil, more)
+	told := sync(t, d, step{whole, longer, dataplane.Delta{Changed: touched}}).Notices
+	if len(told) != 1 || told[0].Name != "service-0" || told[0].Reason != reasonTooManyEndpoints || !strings.Contains(told[0].Message, "3 endpoints") {
+		t.Errorf("three endpoints too many: %+v", told)
+	}
+	if again := sync(t, d, everything(longer)).Notices; !slices.Equal(again, told) {
+		t.Errorf("at a start: %+v, want %+v", again, told)
+	}
+	if ds, err := d.Audit(t.Context()); err != nil || len(ds) > 0 {
+		t.Errorf("audit: %v, error %v", ds, err)
+	}
+	if r := sync(t, d, to(t, longer, whole)); len(r.Notices) > 0 {
+		t.Errorf("all endpoints fit again: %v", r.Notices)
 	}
 }
 

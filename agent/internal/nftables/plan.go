@@ -52,13 +52,14 @@ func ofFamily(f fwd.Family, prefixes []netip.Prefix) []netip.Prefix {
 
 func (s *settings) nodePortMatches(c Config) [][]part {
 	var matches [][]part
-	if len(c.NodePortAddresses) == 0 {
+	prefixes := ofFamily(s.family, c.NodePortAddresses)
+	if len(prefixes) == 0 {
 		for _, a := range s.nodeAddrs[:min(1, len(s.nodeAddrs))] {
 			matches = append(matches, []part{within(s.daddr, netip.PrefixFrom(a, a.BitLen()))})
 		}
 		return matches
 	}
-	for _, p := range ofFamily(s.family, c.NodePortAddresses) {
+	for _, p := range prefixes {
 		if !p.Addr().IsLoopback() {
 			matches = append(matches, []part{within(s.daddr, p), typeLocal("daddr")})
 		}
@@ -122,7 +123,7 @@ const (
 	rangesSet     = "source-ranges-" // load-balancer IP and clients that it lets in, by prefix length
 )
 
-// maxSlots is how many endpoints a list can have.
+// maxSlots is how many endpoints a list can have. What is beyond gets no connections, and an Event says so.
 const maxSlots = 1 << 16
 
 // maxLevels is how often a list can be doubled: level n is for lists of more than 2^(n-1) and up to 2^n endpoints.

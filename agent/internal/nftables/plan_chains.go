@@ -159,7 +159,7 @@ func (s *settings) services(n needs) []Rule {
 		rule(in(externalSet, address...), goTo(externalChain)),
 		rule(in(externalLocal, address...), goTo(externalLocalChain)))
 	for _, match := range s.nodePorts {
-		rules = append(rules, rule(append(slices.Clone(match), goTo(nodePortsChain))...))
+		rules = append(rules, rule(append(slices.Clone(match), jump(nodePortsChain))...))
 	}
 	// What is left for a cluster IP is for a port that is no Service port, or has no endpoint.
 	return append(rules, rule(in(clusterIPSet, s.daddr), goTo(refuseChain)))

@@ -9,8 +9,12 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// lists is the endpoints of a Service port that the plan puts into slots, by list. The order is that of the slots.
-type lists struct{ cluster, local []netip.AddrPort }
+// lists is the endpoints of a Service port that the plan puts into slots, by list. The order is that of the slots. beyond is
+// how many endpoints of the longer list have no slot.
+type lists struct {
+	cluster, local []netip.AddrPort
+	beyond         int
+}
 
 // program is all that one Service port needs.
 type program struct {
@@ -43,20 +47,25 @@ func listsOf(p *fwd.Port) lists {
 	internal, external := claims(p)
 	var l lists
 	if len(external) > 0 || len(internal) > 0 && !p.InternalLocal {
-		l.cluster = endpoints(p.Cluster())
+		l.cluster, l.beyond = endpoints(p.Cluster())
 	}
 	if len(external) > 0 && p.ExternalLocal || len(internal) > 0 && p.InternalLocal {
-		l.local = endpoints(p.Local())
+		var beyond int
+		l.local, beyond = endpoints(p.Local())
+		l.beyond = max(l.beyond, beyond)
 	}
 	return l
 }
 
-func endpoints(backends []fwd.Backend) []netip.AddrPort {
-	out := make([]netip.AddrPort, 0, len(backends))
-	for _, b := range backends[:min(len(backends), maxSlots)] {
-		out = append(out, b.Addr)
+// endpoints are the first maxSlots of a list, and how many more there are.
+func endpoints(backends []fwd.Backend) (list []netip.AddrPort, beyond int) {
+	list = make([]netip.AddrPort, 0, len(backends))
+	for _, b := range backends {
+		list = append(list, b.Addr)
 	}
-	return slices.Compact(out) // one address in two states
+	list = slices.Compact(list) // one address in two states
+	n := min(len(list), maxSlots)
+	return list[:n:n], len(list) - n
 }
 
 // portPlan is the work on one program.

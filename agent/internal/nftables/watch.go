@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,9 +15,11 @@ import (
 // Watch delivers a value when somebody else has changed a table of ours, and when that may have been missed. Call it from a
 // thread of the network namespace that New was called in. The channel is closed when ctx ends, and when the kernel does not
 // let us listen, which is logged: then audits alone find such changes.
-func (b *Backend) Watch(ctx context.Context) <-chan struct{} {
+func (b *Backend) Watch(ctx context.Context) <-chan struct{} { return b.watch(ctx, monitorBuffer) }
+
+func (b *Backend) watch(ctx context.Context, buffer int) <-chan struct{} {
 	changes := make(chan struct{}, 1)
-	f, err := openMonitor()
+	f, err := openMonitor(buffer)
 	if err != nil {
 		b.config.Logger.WarnContext(ctx, "cannot watch nftables", slog.Any("error", err))
 		close(changes)
@@ -36,7 +39,11 @@ func (b *Backend) Watch(ctx context.Context) <-chan struct{} {
 // monitorBuffer is how many bytes of notifications may wait. More is no loss: what overflows is looked for by an audit.
 const monitorBuffer = 1 << 20
 
-func openMonitor() (*os.File, error) {
+// lossRest is the least time between two signs that notifications were lost. One transaction of somebody else's can overflow
+// any buffer, and each sign costs an audit: whoever writes a lot all the time makes us look once in that time.
+const lossRest = time.Second
+
+func openMonitor(buffer int) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
@@ -47,7 +54,7 @@ func openMonitor() (*os.File, error) {
 		return nil, fmt.Errorf("bind netlink socket: %w", err)
 	}
 	for _, o := range []struct{ level, name, value int }{
-		{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, monitorBuffer},
+		{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer},
 		{unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_NFTABLES},
 	} {
 		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
@@ -58,13 +65,25 @@ func openMonitor() (*os.File, error) {
 	return f, nil
 }
 
-// listen reads notifications until the file is closed.
+// listen reads notifications until the file is closed. A loss is told at once or, soon after another one, when the rest is
+// over; reading goes on meanwhile.
 func (b *Backend) listen(f *os.File, changes chan<- struct{}) error {
 	buf := make([]byte, maxDump)
+	var rested time.Time
 	for {
 		n, err := f.Read(buf)
+		lost, due := errors.Is(err, syscall.ENOBUFS), errors.Is(err, os.ErrDeadlineExceeded)
 		switch {
-		case errors.Is(err, syscall.ENOBUFS):
+		case lost && time.Now().Before(rested):
+			if err := f.SetReadDeadline(rested); err != nil {
+				return fmt.Errorf("read notifications: %w", err)
+			}
+			continue
+		case lost, due:
+			rested = time.Now().Add(lossRest)
+			if err := f.SetReadDeadline(time.Time{}); err != nil {
+				return fmt.Errorf("read notifications: %w", err)
+			}
 		case err != nil:
 			return fmt.Errorf("read notifications: %w", err)
 		case !b.concerns(buf[:n]):

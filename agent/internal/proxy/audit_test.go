@@ -73,6 +73,24 @@ func TestForeignChangeIsAuditedSoon(t *testing.T) {
 	})
 }
 
+// TestEndlessForeignChanges do not put the audit off.
+func TestEndlessForeignChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(t, newRows().add(fwd.Common, fwd.EncodePort(servicePort(1))))
+		synctest.Wait()
+		b.kernel.damage(1)
+		for range 3 {
+			b.kernel.foreign <- struct{}{}
+			<-time.After(foreignSettles / 2)
+			synctest.Wait()
+		}
+		if diff := b.kernel.holds(b.table); diff != "" || b.kernel.audited() != 1 {
+			t.Errorf("%s; %d audits", diff, b.kernel.audited())
+		}
+	})
+}
+
 // TestChangeEndsAudit: a change does not wait for an audit, but an audit is left in peace when there was none for long.
 func TestChangeEndsAudit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -223,6 +223,7 @@ type bench struct {
 	table    *fwd.Table
 	revision uint64
 	log      *bytes.Buffer
+	due      chan struct{}
 
 	mu       sync.Mutex
 	outcomes []Outcome
@@ -239,10 +240,10 @@ func newBench(t *testing.T, steps ...Step) *bench {
 	t.Helper()
 	b := &bench{
 		kernel: newKernel(), store: store.New(), health: &health{}, registry: prometheus.NewRegistry(), table: &fwd.Table{},
-		log: &bytes.Buffer{},
+		log: &bytes.Buffer{}, due: make(chan struct{}),
 	}
 	l, err := New(Config{
-		Dataplane: b.kernel, Source: storeSource{b.store}, Steps: steps, Health: b.health, Report: b.report,
+		Dataplane: b.kernel, Source: storeSource{b.store}, Steps: steps, Due: b.due, Health: b.health, Report: b.report,
 		Metrics: NewMetrics(b.registry), Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 		AuditInterval: 3 * time.Second, SyncPeriod: 30 * time.Second, ResyncInterval: 10 * time.Minute,
 		RetryBase: 100 * time.Millisecond, RetryMax: 5 * time.Second,

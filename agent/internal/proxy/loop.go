@@ -59,12 +59,15 @@ type Outcome struct {
 	Notices  []dataplane.Notice
 }
 
-// Config of a Loop. All fields but Steps and Jitter are required.
+// Config of a Loop. All fields but Steps, Due and Jitter are required.
 type Config struct {
 	Dataplane dataplane.Interface
 	Source    Source
 	Steps     []Step
-	Health    Health
+	// Due delivers a value when Steps may have something to do that no table tells of, such as a new address of this host; nil
+	// is never.
+	Due    <-chan struct{}
+	Health Health
 	// Report must not block.
 	Report  func(Outcome)
 	Metrics *Metrics
@@ -140,8 +143,9 @@ func (c Config) validate() error {
 
 // Run follows the Source until ctx ends, and then leaves the kernel as it is.
 func (l *Loop) Run(ctx context.Context) {
-	foreign := l.watch(ctx)
+	foreign, due := l.watch(ctx), l.cfg.Due
 	audit, retry := time.NewTimer(l.cfg.AuditInterval), time.NewTimer(l.cfg.RetryMax)
+	auditAt := time.Now().Add(l.cfg.AuditInterval)
 	period, resync := time.NewTicker(l.cfg.SyncPeriod), time.NewTicker(l.cfg.ResyncInterval)
 	defer audit.Stop()
 	defer retry.Stop()
@@ -155,23 +159,38 @@ func (l *Loop) Run(ctx context.Context) {
 			l.take()
 		case <-retry.C:
 		case <-period.C:
-			for _, s := range l.steps {
-				s.due = true
+			l.stepsDue()
+		case _, open := <-due:
+			if !open {
+				due = nil
 			}
+			l.stepsDue()
 		case <-resync.C:
 			l.kernel.pending.All = true
 		case _, open := <-foreign:
 			if !open {
 				foreign = nil
 			}
-			// What follows at once, such as the rest of a firewall's reload, is seen by the same audit.
-			audit.Reset(min(foreignSettles, l.cfg.AuditInterval))
+			// What follows at once, such as the rest of a firewall's reload, is seen by the same audit; what never ends does not
+			// put it off.
+			if settled := time.Now().Add(foreignSettles); settled.Before(auditAt) {
+				auditAt = settled
+				audit.Reset(foreignSettles)
+			}
 			continue
 		case <-audit.C:
-			audit.Reset(l.audit(ctx))
+			next := l.audit(ctx)
+			auditAt = time.Now().Add(next)
+			audit.Reset(next)
 		}
 		l.pass(ctx)
 		retry.Reset(l.untilRetry())
+	}
+}
+
+func (l *Loop) stepsDue() {
+	for _, s := range l.steps {
+		s.due = true
 	}
 }
 
@@ -271,6 +290,9 @@ func (l *Loop) report(o Outcome) {
 	}
 	if o.Err == nil {
 		l.cfg.Metrics.applied.Set(float64(o.Revision))
+	}
+	for _, n := range o.Notices {
+		l.cfg.Metrics.notices.WithLabelValues(n.Reason).Inc()
 	}
 	if l.fresh || text != l.lastErr || len(o.Notices) > 0 {
 		l.fresh, l.lastErr = false, text

@@ -240,6 +240,35 @@ func TestStepsRunEverySyncPeriod(t *testing.T) {
 		if step.calls != 4 || len(outcomes) != 4 || !slices.Equal(outcomes[3].Notices, step.notices) || outcomes[3].Err != nil {
 			t.Errorf("%d calls, outcomes %+v", step.calls, outcomes)
 		}
+		const counted = `# HELP fairlead_notices_total Facts that the owners of Services were told in Events, by reason, such as ports that this node's kernel cannot forward.
+# TYPE fairlead_notices_total counter
+fairlead_notices_total{reason="R"} 4
+`
+		if err := testutil.GatherAndCompare(b.registry, strings.NewReader(counted), "fairlead_notices_total"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStepsRunWhenDue, at once.
+func TestStepsRunWhenDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		step := &recorder{rng: rand.New(rand.NewPCG(1, 1))}
+		b := newBench(t, step)
+		b.put(t, newRows())
+		synctest.Wait()
+		b.due <- struct{}{}
+		synctest.Wait()
+		if step.calls != 2 || len(b.kernel.syncs()) != 1 {
+			t.Errorf("%d calls of the Step, %d syncs; want 2 and 1", step.calls, len(b.kernel.syncs()))
+		}
+		close(b.due)
+		synctest.Wait()
+		<-time.After(time.Second)
+		synctest.Wait()
+		if step.calls != 3 {
+			t.Errorf("%d calls after the end of the source, want 3", step.calls)
+		}
 	})
 }
 

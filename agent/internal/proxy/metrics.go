@@ -12,7 +12,7 @@ type Metrics struct {
 	syncs, fullSyncs, partialSyncs, programming prometheus.Histogram
 	lastSync, lastQueued, applied               prometheus.Gauge
 	writes, audits, repairs, differences        prometheus.Counter
-	failures                                    *prometheus.CounterVec
+	failures, notices                           *prometheus.CounterVec
 }
 
 // NewMetrics returns Metrics registered at r, which must not have any of these names yet.
@@ -45,9 +45,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "fairlead_programming_failures_total",
 			Help: "Attempts that failed, by stage: dataplane, audit, or what follows the dataplane.",
 		}, []string{"stage"}),
+		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_notices_total",
+			Help: "Facts that the owners of Services were told in Events, by reason, such as ports that this node's kernel cannot forward.",
+		}, []string{"reason"}),
 	}
 	r.MustRegister(m.syncs, m.fullSyncs, m.partialSyncs, m.programming, m.lastSync, m.lastQueued, m.applied,
-		m.writes, m.audits, m.repairs, m.differences, m.failures)
+		m.writes, m.audits, m.repairs, m.differences, m.failures, m.notices)
 	return m
 }
 

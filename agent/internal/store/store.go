@@ -2,7 +2,8 @@
 //
 // Input are verified versions from internal/client; output is, for the loop in internal/proxy, the newest version together
 // with all that changed since the loop last took one. Latest wins: there is no queue, a version that was overtaken before
-// it was taken is never seen. Whoever else needs the table (health, metrics, and later a checkpoint on disk) reads Current.
+// it was taken is never seen. Whoever else needs the table (health, metrics) reads Current. A table from a checkpoint can be
+// held before the first version: as what a controller resumes from, and on demand as what the loop takes for the time being.
 package store
 
 import (
@@ -31,6 +32,11 @@ type Store struct {
 	touched fwd.Changed
 	cause   time.Time
 	fresh   bool
+	// live says that there was a Put ever.
+	live bool
+	// offered is what the next Take gives instead of current; nil is nothing. apart is what differs between the two.
+	offered *fwd.Table
+	apart   fwd.Changed
 }
 
 // New returns a Store without a version.
@@ -41,6 +47,10 @@ func New() *Store { return &Store{changed: make(chan struct{}, 1)} }
 // reported. One goroutine puts.
 func (s *Store) Put(v Version, touched fwd.Changed) {
 	s.put(v, touched)
+	s.signal()
+}
+
+func (s *Store) signal() {
 	select {
 	case s.changed <- struct{}{}:
 	default: // one is waiting already
@@ -50,13 +60,41 @@ func (s *Store) Put(v Version, touched fwd.Changed) {
 func (s *Store) put(v Version, touched fwd.Changed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current, s.touched, s.fresh = v, s.touched.Union(touched), true
+	s.current, s.touched, s.fresh, s.live, s.offered = v, s.touched.Union(touched), true, true, nil
 	if s.cause.IsZero() || !v.Cause.IsZero() && v.Cause.Before(s.cause) {
 		s.cause = v.Cause
 	}
 }
 
-// Current returns the current version; ok is false before the first.
+// Hold makes v the current version before the first Put, without giving it to Take: it is what a controller is told of, and
+// what its differences are relative to. touched is what differs from the empty table. Nothing was taken or put before.
+func (s *Store) Hold(v Version, touched fwd.Changed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.touched = v, touched
+}
+
+// Offer gives t to Take in place of what Hold got, as a Version without numbers; differs is what differs between the two.
+// Once there was a Put it does nothing and returns false: nothing from a disk replaces what a controller sent.
+func (s *Store) Offer(t *fwd.Table, differs fwd.Changed) bool {
+	if !s.offer(t, differs) {
+		return false
+	}
+	s.signal()
+	return true
+}
+
+func (s *Store) offer(t *fwd.Table, differs fwd.Changed) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live {
+		return false
+	}
+	s.offered, s.apart, s.fresh = t, differs, true
+	return true
+}
+
+// Current returns the newest verified version, be it only held; ok is false before the first.
 func (s *Store) Current() (v Version, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +104,8 @@ func (s *Store) Current() (v Version, ok bool) {
 // Changed delivers a value when there is something to Take. One goroutine receives.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
-// Take returns the current version, with the oldest Cause since the last Take, and what was touched since then. ok is
-// false when nothing was put since.
+// Take returns the current version, or an offered one, with the oldest Cause since the last Take, and what was touched since
+// then. ok is false when nothing was put since.
 func (s *Store) Take() (v Version, touched fwd.Changed, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,5 +115,9 @@ func (s *Store) Take() (v Version, touched fwd.Changed, ok bool) {
 	v, touched = s.current, s.touched
 	v.Cause = s.cause
 	s.touched, s.cause, s.fresh = fwd.Changed{}, time.Time{}, false
+	if s.offered != nil {
+		v = Version{Table: s.offered}
+		s.touched, s.offered = s.apart, nil // the next Put is relative to what is held
+	}
 	return v, touched, true
 }

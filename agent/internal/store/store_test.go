@@ -64,3 +64,64 @@ func TestTakeStartsAnew(t *testing.T) {
 		t.Errorf("took %+v, %+v, %v", v, touched, ok)
 	}
 }
+
+// TestHeld: what is held is current and not taken; the first Put is relative to it.
+func TestHeld(t *testing.T) {
+	s, held, live := New(), &fwd.Table{}, &fwd.Table{}
+	s.Hold(Version{Table: held, Epoch: 7, Revision: 3}, fwd.Changed{Ports: []fwd.ID{1, 2}})
+	if v, ok := s.Current(); !ok || v.Table != held || v.Revision != 3 {
+		t.Errorf("current %+v, %v", v, ok)
+	}
+	if _, _, ok := s.Take(); ok {
+		t.Error("what is held was taken")
+	}
+	s.Put(Version{Table: live, Epoch: 8, Revision: 1}, fwd.Changed{Ports: []fwd.ID{2, 3}})
+	if v, touched, ok := s.Take(); !ok || v.Table != live || !reflect.DeepEqual(touched.Ports, []fwd.ID{1, 2, 3}) {
+		t.Errorf("took %+v, %+v, %v", v, touched, ok)
+	}
+	if s.Offer(held, fwd.Changed{}) {
+		t.Error("a live table was replaced by one from a disk")
+	}
+	if v, ok := s.Current(); !ok || v.Table != live {
+		t.Errorf("current %+v, %v", v, ok)
+	}
+	if _, _, ok := s.Take(); ok {
+		t.Error("what came too late was taken")
+	}
+}
+
+// TestOffered: an offer is taken as a version of no controller's, the held one stays current, and what separates the two is
+// touched by the next Put.
+func TestOffered(t *testing.T) {
+	for name, c := range map[string]struct {
+		taken   bool
+		touched []fwd.ID
+	}{
+		"taken before the Put": {true, []fwd.ID{2, 3}},
+		"overtaken by the Put": {false, []fwd.ID{1, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, held, offered, live := New(), &fwd.Table{}, &fwd.Table{}, &fwd.Table{}
+			s.Hold(Version{Table: held, Epoch: 7, Revision: 3}, fwd.Changed{Ports: []fwd.ID{1, 2}})
+			if !s.Offer(offered, fwd.Changed{Ports: []fwd.ID{2}}) {
+				t.Fatal("refused")
+			}
+			<-s.Changed()
+			if c.taken {
+				if v, touched, ok := s.Take(); !ok || v != (Version{Table: offered}) || !reflect.DeepEqual(touched.Ports, []fwd.ID{1, 2}) {
+					t.Errorf("took %+v, %+v, %v", v, touched, ok)
+				}
+				if _, _, ok := s.Take(); ok {
+					t.Error("an offer was taken twice")
+				}
+			}
+			if v, _ := s.Current(); v.Table != held {
+				t.Errorf("current %+v", v)
+			}
+			s.Put(Version{Table: live, Epoch: 8, Revision: 1}, fwd.Changed{Ports: []fwd.ID{3}})
+			if v, touched, ok := s.Take(); !ok || v.Table != live || !reflect.DeepEqual(touched.Ports, c.touched) {
+				t.Errorf("took %+v, %+v, %v", v, touched, ok)
+			}
+		})
+	}
+}

@@ -10,7 +10,6 @@ package uml
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"flag"
 	"fmt"
 	"os"
@@ -23,26 +22,26 @@ import (
 	"time"
 )
 
-// program is the kernel; bootScript is what it starts instead of an init system.
-const program = "linux.uml"
-
-//go:embed boot.sh
-var bootScript []byte
-
 // inside is set in the environment of the test binary in the kernel.
 const inside = "FAIRLEAD_UML"
 
-// lifetime is the most that a kernel may run; tests that hang end with the kernel.
+// lifetime is the most that a kernel runs, unless more is asked for; tests that hang end with the kernel.
 const lifetime = 20 * time.Minute
 
 // Enter returns true inside the kernel: the test goes on there. Outside it boots the kernel, runs the calling test (it must
 // not be a subtest) in it, fails it if it failed there, and returns false. Subtests that -run asks for are passed on.
 func Enter(t *testing.T) bool {
 	t.Helper()
+	return EnterFor(t, lifetime)
+}
+
+// EnterFor is Enter with another lifetime of the kernel.
+func EnterFor(t *testing.T, lifetime time.Duration) bool {
+	t.Helper()
 	if os.Getenv(inside) != "" {
 		return true
 	}
-	output, err := boot(t)
+	output, err := boot(t, lifetime)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
@@ -51,20 +50,19 @@ func Enter(t *testing.T) bool {
 }
 
 // boot runs the calling test in a kernel, and returns what it printed. An error says that it failed, or never ended.
-func boot(t *testing.T) (string, error) {
-	kernel, err := exec.LookPath(program)
+func boot(t *testing.T, lifetime time.Duration) (string, error) {
+	script, err := testScript(t, lifetime)
 	if err != nil {
-		return "", fmt.Errorf("find %s: install the package user-mode-linux: %w", program, err)
+		return "", err
 	}
-	script, err := writeScript(t)
+	dir := t.TempDir()
+	argv, err := Kernel{Dir: dir, Megabytes: 1024, Init: script}.Argv()
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), lifetime)
 	defer cancel()
-	dir := filepath.Dir(script)
-	cmd := exec.CommandContext(ctx, kernel, "mem=1G", "rootfstype=hostfs", "rootflags=/", "ro", "init="+script,
-		"con=null", "con0=fd:0,fd:1", "quiet", "uml_dir="+dir+"/")
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &output, &output, dir
 	// The processes of the kernel are processes of the machine; they end with it.
@@ -85,8 +83,8 @@ func boot(t *testing.T) (string, error) {
 	return text, nil
 }
 
-// writeScript writes the boot script with the command of the calling test.
-func writeScript(t *testing.T) (string, error) {
+// testScript runs the calling test in the kernel, and has it say where it hangs before the kernel ends.
+func testScript(t *testing.T, lifetime time.Duration) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find test's folder: %w", err)
@@ -99,18 +97,12 @@ func writeScript(t *testing.T) (string, error) {
 	if asked := flag.Lookup("test.run").Value.String(); strings.Contains(asked, "/") {
 		run = asked
 	}
-	script := string(bootScript)
-	for name, value := range map[string]string{"@BINARY@": binary, "@DIR@": dir, "@RUN@": run} {
-		if strings.Contains(value, "'") {
-			return "", fmt.Errorf("run %s: no quotes, please", value)
+	for _, word := range []string{dir, binary, run} {
+		if strings.Contains(word, "'") {
+			return "", fmt.Errorf("run %s: no quotes, please", word)
 		}
-		script = strings.ReplaceAll(script, name, value)
 	}
-	path := filepath.Join(t.TempDir(), "boot.sh")
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		return "", fmt.Errorf("write boot script: %w", err)
-	}
-	return path, nil
+	return fmt.Sprintf("cd '%s' && %s=1 '%s' -test.v '-test.run=%s' -test.timeout=%v\necho \"test ended: $?\"", dir, inside, binary, run, lifetime*9/10), nil
 }
 
 // testBinary returns the path of this test binary, or of one built without the race detector.

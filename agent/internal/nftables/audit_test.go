@@ -1,0 +1,229 @@
+package nftables
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead/fairlead/agent/dataplane"
+	"github.com/fairlead/fairlead/agent/dataplane/trace"
+	"github.com/fairlead/fairlead/agent/internal/proxy"
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// audited is a backend whose audits are counted.
+type audited struct {
+	*Backend
+	audits atomic.Int64
+}
+
+func (a *audited) Audit(ctx context.Context) ([]dataplane.Difference, error) {
+	a.audits.Add(1)
+	return a.Backend.Audit(ctx)
+}
+
+// oneTable is a proxy.Source that has one table to give, and a proxy.Health that nobody asks.
+type oneTable struct {
+	table   *fwd.Table
+	changed chan struct{}
+}
+
+func (o *oneTable) Changed() <-chan struct{} { return o.changed }
+func (o *oneTable) Pending()                 {}
+func (o *oneTable) Updated(fwd.NodeFacts)    {}
+func (o *oneTable) Take() (proxy.Update, bool) {
+	_, touched, err := (&fwd.Table{}).Apply(fwd.DiffTables(&fwd.Table{}, o.table))
+	return proxy.Update{Table: o.table, Epoch: 1, Revision: 1, Touched: touched}, err == nil
+}
+
+// follow runs the agent's own loop in the namespace until the test ends, and returns when the kernel holds the table. It
+// looks at the kernel when it is told of a change, and never by the clock.
+func follow(t *testing.T, n *node, table *fwd.Table) *audited {
+	t.Helper()
+	d := &audited{Backend: backendIn(t, n.Namespace, Defaults())}
+	source, outcomes := &oneTable{table, make(chan struct{}, 1)}, make(chan proxy.Outcome, 10)
+	source.changed <- struct{}{}
+	loop, err := proxy.New(proxy.Config{
+		Dataplane: d, Source: source, Health: source, Metrics: proxy.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+		Report:        func(o proxy.Outcome) { outcomes <- o },
+		AuditInterval: time.Hour, SyncPeriod: time.Hour, ResyncInterval: time.Hour, RetryBase: 10 * time.Millisecond, RetryMax: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- n.Do(func() error { loop.Run(ctx); return nil }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	if o := <-outcomes; o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	return d
+}
+
+// repaired returns how long it takes until the kernel looks as it should.
+func repaired(t *testing.T, n *node, want string) time.Duration {
+	t.Helper()
+	began, again := time.Now(), time.NewTicker(20*time.Millisecond)
+	defer again.Stop()
+	for n.dump(t) != want {
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("not repaired:\n%s", n.dump(t))
+		}
+		<-again.C
+	}
+	return time.Since(began)
+}
+
+// manyKinds is a table with a trace's Services and many plain ones.
+func manyKinds(t *testing.T) *fwd.Table {
+	t.Helper()
+	files, err := trace.Load(traces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(files, func(f trace.File) bool { return f.Name == "affinity" && f.Family == fwd.IPv4 })
+	rows := scaled(t, 1000, 2).Part(fwd.Common)
+	var put []fwd.Row
+	for row := range files[i].Table.Part(fwd.Common).Rows() {
+		put = append(put, row)
+	}
+	table, err := fwd.NewTable(map[fwd.Scope]*fwd.Part{fwd.Common: rows.With(nil, put), fwd.Node: files[i].Table.Part(fwd.Node)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// TestRepairs holds that the agent's loop repairs whatever others do to our tables, within a second, by the kernel's own
+// notifications.
+func TestRepairs(t *testing.T) {
+	n := newNode(t)
+	follow(t, n, manyKinds(t))
+	want := n.dump(t)
+	var took []time.Duration
+	for _, edit := range []string{
+		"flush ruleset",
+		"delete table ip fairlead",
+		"delete table ip6 fairlead",
+		"flush chain ip fairlead services",
+		"flush chain ip fairlead pick; delete chain ip fairlead pick-2",
+		"insert rule ip fairlead services accept",
+		"flush map ip fairlead endpoints",
+		"flush set ip6 fairlead internal; add element ip6 fairlead internal { fd00::1 . tcp . 1 }",
+		"delete element ip fairlead internal { 10.96.0.5 . tcp . 80 }",
+		"add table ip fairlead { flags dormant; }",
+	} {
+		if err := n.nft(edit)(); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, repaired(t, n, want))
+		t.Logf("%s: repaired after %v", edit, took[len(took)-1])
+	}
+	slices.Sort(took)
+	if median := took[len(took)/2]; median > time.Second {
+		t.Errorf("repairs take %v", median)
+	}
+}
+
+// TestChurnOfOthers holds that what others do to their own tables, however much, makes us look at nothing, and that a change
+// of ours in the middle of it is found all the same.
+func TestChurnOfOthers(t *testing.T) {
+	n := newNode(t)
+	d := follow(t, n, manyKinds(t))
+	if err := n.nft(foreignRules)(); err != nil {
+		t.Fatal(err)
+	}
+	want := n.dump(t)
+	churn := func() {
+		for round := range 20 {
+			if err := n.nft(foreignElements("add", 200, round) + foreignElements("delete", 200, round))(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	churn()
+	if audits := d.audits.Load(); audits > 0 {
+		t.Errorf("%d audits for others' changes", audits)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); churn() }()
+	if err := n.nft("flush chain ip fairlead services")(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	t.Logf("repaired %v after the churn", repaired(t, n, want))
+}
+
+// foreignElements adds elements to a set of foreignRules, or deletes them.
+func foreignElements(verb string, count, round int) string {
+	var keys []string
+	for i := range count {
+		keys = append(keys, fmt.Sprintf("10.%d.%d.%d", 2+round, i>>8, i&0xff))
+	}
+	return verb + " element inet firewall what { " + strings.Join(keys, ", ") + " }\n"
+}
+
+// TestLostNotifications holds that more notifications than the buffer takes are a sign to look, not more often than once in
+// lossRest, and that later ones are heard again.
+func TestLostNotifications(t *testing.T) {
+	n := newNode(t)
+	d := backendIn(t, n.Namespace, Defaults())
+	sync(t, d, everything(parseTable(t, oneService)))
+	if err := n.nft(foreignRules)(); err != nil {
+		t.Fatal(err)
+	}
+	var changes <-chan struct{}
+	const smallest = 1 // the kernel makes it some 2 KiB
+	if err := n.Do(func() error { changes = d.watch(t.Context(), smallest); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	told := func(what string) {
+		t.Helper()
+		select {
+		case _, open := <-changes:
+			if !open {
+				t.Fatalf("%s: the watch ended", what)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: not told", what)
+		}
+	}
+	began, signs := time.Now(), 0
+	for round := 0; time.Since(began) < lossRest/2; round++ {
+		if err := n.nft(foreignElements("add", 2000, round%100) + foreignElements("delete", 2000, round%100))(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-changes:
+			signs++
+		default:
+		}
+	}
+	if signs > 1 {
+		t.Errorf("%d signs within %v", signs, time.Since(began))
+	}
+	if signs == 0 {
+		told("the first loss")
+	}
+	told("a loss soon after")
+	if waited := time.Since(began); waited < lossRest {
+		t.Errorf("told of a second loss after %v", waited)
+	}
+	if err := n.nft("flush chain ip fairlead services")(); err != nil {
+		t.Fatal(err)
+	}
+	told("a change of ours after losses")
+}
