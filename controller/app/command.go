@@ -30,6 +30,8 @@ Usage:
   fairlead-controller status [--wait 30s]           print what each node's kernel holds, as a running controller knows it
   fairlead-controller table --node NAME             print a node's table of a running controller
   fairlead-controller table -f FILE --node NAME     print a node's table from manifests, without a cluster
+  fairlead-controller freeze                        keep all nodes' tables as they are; rollback --to TIME: as they were
+  fairlead-controller unfreeze                      let tables follow the cluster again
   fairlead-controller version                       print the version
 
 Every flag can also be a field of the YAML file that --config names, without dashes in front; a flag goes before the file.
@@ -56,6 +58,8 @@ func (c Command) run(ctx context.Context, args []string) error {
 			return c.table(ctx, args[1:])
 		case "status":
 			return c.status(ctx, args[1:])
+		case "freeze", "rollback", "unfreeze":
+			return c.owns(ctx, args[0], args[1:])
 		case "version":
 			return c.version(args[1:])
 		}
@@ -85,7 +89,7 @@ func (c Command) configure(args []string) (Config, error) {
 		return Config{}, err
 	}
 	if fs.NArg() > 0 {
-		return Config{}, fmt.Errorf("unknown command %q: want status, table or version", fs.Arg(0))
+		return Config{}, fmt.Errorf("unknown command %q: want status, table, freeze, rollback, unfreeze or version", fs.Arg(0))
 	}
 	if *file != "" {
 		if err := ReadFile(fs, *file); err != nil {

@@ -65,7 +65,6 @@ func TestCommandsThatEnd(t *testing.T) {
 		{"table with an argument", "", []string{"table", "-f", "-", "--node", "n1", "x"}, 1, "", `unexpected argument "x"`},
 		{"unknown command", "", []string{"fly"}, 1, "", `unknown command "fly"`},
 		{"unknown flag", "", []string{"--fly"}, 1, "", "unknown flag: --fly"},
-		{"no TLS and not insecure", "", nil, 1, "", "--insecure"},
 		{"bad value", "", []string{"--insecure", "--endpoints=both"}, 1, "", `--endpoints "both": want write or read`},
 		{"bad range", "", []string{"--insecure", "--service-cidrs=10.0.0.0/33"}, 1, "", `range "10.0.0.0/33": want a range`},
 		{"contradiction", "", []string{"--insecure", "--lease-duration=5s"}, 1, "", "--lease-duration 5s: must be longer than --lease-renew 10s"},

@@ -31,19 +31,24 @@ type Config struct {
 	Kubeconfig string
 	// GRPCAddress serves agents, HTTPAddress health, metrics and status. Port 0 takes a free one; see Listening.
 	GRPCAddress, HTTPAddress string
-	// Insecure serves agents without TLS.
+	// Insecure serves agents without TLS, and asks nobody who they are.
 	Insecure bool
-	// Credentials of the stream; nil is only allowed with Insecure.
+	// Credentials of the stream, for tests; nil is what Trust says.
 	Credentials credentials.TransportCredentials
 	// Authorize says whether the caller, whose credentials are in ctx, may have the table of a node and report for it; nil
-	// lets everybody.
+	// is what Trust says.
 	Authorize func(ctx context.Context, node string) error
+
+	// Trust is how replicas and agents find each other and prove who they are.
+	Trust Trust
 
 	// Endpoints is EndpointsWrite or EndpointsRead.
 	Endpoints string
 	// NodeOutageShare is how many of the Nodes (0 to 1) may be unreachable before their Pods' unreadiness, which nobody but
 	// the node lifecycle controller asserts, is held back; 1 never does.
 	NodeOutageShare float64
+	// Brake says how much may go at once.
+	Brake Brake
 	// MaxEndpointsPerSlice is 1 to 1000.
 	MaxEndpointsPerSlice int
 	// PublishWorkers is how many writes are under way at once.
@@ -87,8 +92,8 @@ type Addresses struct{ GRPC, HTTP net.Addr }
 // Defaults returns the Config that no flag changes.
 func Defaults() Config {
 	return Config{
-		GRPCAddress: ":7443", HTTPAddress: ":7480",
-		Endpoints: EndpointsWrite, NodeOutageShare: 0.5, MaxEndpointsPerSlice: 100, PublishWorkers: 16, BatchPeriod: 50 * time.Millisecond,
+		GRPCAddress: ":7443", HTTPAddress: ":7480", Trust: defaultTrust(),
+		Endpoints: EndpointsWrite, NodeOutageShare: 0.5, Brake: Brake{Share: 0.2, Floor: 20}, MaxEndpointsPerSlice: 100, PublishWorkers: 16, BatchPeriod: 50 * time.Millisecond,
 		KubeAPIQPS: 1000, KubeAPIBurst: 2000,
 		HeartbeatInterval: 10 * time.Second,
 		LeaseNamespace:    "fairlead-system", LeaseName: "fairlead-controller",
@@ -105,7 +110,6 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.Insecure || c.Credentials != nil, "--insecure: agents can only be served without TLS in this version; set --insecure to say that the network is trusted")
 	check(!c.Insecure || c.Credentials == nil, "--insecure: contradicts TLS credentials; leave one of them out")
 	check(addressIsValid(c.GRPCAddress), "--grpc-address %q: want HOST:PORT or :PORT", c.GRPCAddress)
 	check(addressIsValid(c.HTTPAddress), "--http-address %q: want HOST:PORT or :PORT", c.HTTPAddress)
@@ -124,6 +128,8 @@ func (c Config) Validate() error {
 	check(c.LeaseDuration >= time.Second, "--lease-duration %v: want 1s or more, since Leases count in seconds", c.LeaseDuration)
 	check(c.LeaseDuration > c.LeaseRenew, "--lease-duration %v: must be longer than --lease-renew %v", c.LeaseDuration, c.LeaseRenew)
 	check(c.LeaseRetry > 0 && c.LeaseRenew > c.LeaseRetry*6/5, "--lease-renew %v: must be longer than 1.2 times --lease-retry %v", c.LeaseRenew, c.LeaseRetry)
+	c.Trust.validate(c.Insecure, check)
+	c.Brake.validate(check)
 	check(slices.Contains(levelNames(), c.LogLevel), "--log-level %q: want %s", c.LogLevel, strings.Join(levelNames(), ", "))
 	check(slices.Contains([]string{"text", "json"}, c.LogFormat), "--log-format %q: want text or json", c.LogFormat)
 	return errors.Join(errs...)

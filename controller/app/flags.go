@@ -17,11 +17,13 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "`path` of a kubeconfig file; without it $KUBECONFIG, else the Pod's own ServiceAccount")
 	fs.StringVar(&c.GRPCAddress, "grpc-address", c.GRPCAddress, "`host:port` where agents get their tables")
 	fs.StringVar(&c.HTTPAddress, "http-address", c.HTTPAddress, "`host:port` of /healthz, /readyz, /metrics and /debug/fairlead/")
-	fs.BoolVar(&c.Insecure, "insecure", c.Insecure, "serve agents without TLS, on a network that is trusted")
+	fs.BoolVar(&c.Insecure, "insecure", c.Insecure, "serve agents without TLS and without asking who they are, on a network that is trusted")
+	c.Trust.bind(fs)
 	fs.StringVar(&c.Endpoints, "endpoints", c.Endpoints,
 		"`source` of endpoints. write: watch Pods, write EndpointSlices and Endpoints (no other endpoint controller may run). read: watch EndpointSlices that another controller writes; Pods are not watched")
 	fs.Float64Var(&c.NodeOutageShare, "node-outage-share", c.NodeOutageShare,
 		"`share` of the Nodes (0 to 1): if more are out of the control plane's reach at once, their Pods stay in use unless a kubelet says that they are unready; 1 switches this off")
+	c.Brake.bind(fs)
 	fs.IntVar(&c.MaxEndpointsPerSlice, "max-endpoints-per-slice", c.MaxEndpointsPerSlice, "`number` of endpoints in one EndpointSlice at most, up to 1000")
 	fs.IntVar(&c.PublishWorkers, "publish-workers", c.PublishWorkers, "`number` of writes at the API server that are under way at once")
 	fs.DurationVar(&c.BatchPeriod, "endpoint-updates-batch-period", c.BatchPeriod, "how long a changed Service's EndpointSlices and Endpoints wait to be written, so that more changes go in one write; tables do not wait")

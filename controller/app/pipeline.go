@@ -19,7 +19,7 @@ import (
 // writes at the API server. It is used by the Feed's goroutine alone.
 type pipeline struct {
 	*compile.Compiler
-	store     *table.Store
+	owner     *owner
 	objects   *kube.Objects
 	publisher *publish.Publisher // nil with --endpoints=read
 	events    *publish.Events
@@ -33,6 +33,14 @@ var _ kube.Sink = (*pipeline)(nil)
 
 // Commit implements kube.Sink.
 func (p *pipeline) Commit(ctx context.Context, round kube.Round) {
+	if !p.owner.published.Load() {
+		p.owner.await(ctx)
+	}
+	if p.owner.frozen(ctx) { // the Compiler keeps what is new
+		p.publish(ctx, round)
+		p.report(round, nil)
+		return
+	}
 	start := time.Now()
 	out := p.Flush()
 	zones := make([]table.NodeZone, 0, len(out.Zones))
@@ -42,23 +50,28 @@ func (p *pipeline) Commit(ctx context.Context, round kube.Round) {
 			p.gone(z.Node)
 		}
 	}
-	before := p.store.Revision()
-	revision := p.store.Publish(out.Updates, zones, round.Cause)
+	revision, changed := p.owner.publish(out.Updates, zones, round.Cause)
 	took := time.Since(start)
 	p.metrics.compile.Observe(took.Seconds())
-	if revision != before {
+	if changed {
 		p.published(revision, round.Cause)
 		p.logger.DebugContext(ctx, "revision published", slog.Uint64("revision", revision), slog.Int("services", len(round.Services)),
 			slog.Int("nodes", len(round.Nodes)), slog.Int("audiences", len(out.Updates)), slog.Duration("took", took),
 			slog.Duration("since_cause", time.Since(round.Cause)))
 	}
-	if p.publisher != nil {
-		p.publisher.Changed(round.Services)
-		if len(round.Nodes) > 0 {
-			p.publisher.NodesChanged(ctx)
-		}
-	}
+	p.publish(ctx, round)
 	p.report(round, out.Problems)
+}
+
+// publish hands a round on to whoever writes at the API server.
+func (p *pipeline) publish(ctx context.Context, round kube.Round) {
+	if p.publisher == nil {
+		return
+	}
+	p.publisher.Changed(round.Services)
+	if len(round.Nodes) > 0 {
+		p.publisher.NodesChanged(ctx)
+	}
 }
 
 // report tells the owners of Services what is wrong with them.
@@ -88,6 +101,7 @@ type pipelineMetrics struct {
 	compile  prometheus.Histogram
 	problems *prometheus.CounterVec
 	outage   prometheus.Gauge
+	frozen   prometheus.Gauge
 }
 
 func (m *pipelineMetrics) setOutage(on bool) {
@@ -106,8 +120,11 @@ func newPipelineMetrics(registry prometheus.Registerer) (*pipelineMetrics, error
 		outage: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fairlead_node_outage", Help: "1 while most Nodes are out of the control plane's reach, and their Pods stay in use.",
 		}),
+		frozen: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_tables_frozen", Help: "1 while the owner has frozen the tables, 2 while they are rolled back as well.",
+		}),
 	}
-	for _, c := range []prometheus.Collector{m.compile, m.problems, m.outage} {
+	for _, c := range []prometheus.Collector{m.compile, m.problems, m.outage, m.frozen} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register pipeline metrics: %w", err)
 		}

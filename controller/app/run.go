@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fairlead/fairlead/controller/internal/brake"
 	"github.com/fairlead/fairlead/controller/internal/compile"
 	"github.com/fairlead/fairlead/controller/internal/kube"
 	"github.com/fairlead/fairlead/controller/internal/observe"
@@ -61,6 +62,9 @@ type parts struct {
 	observer  *observe.Observer
 	publisher *publish.Publisher // nil with --endpoints=read
 	events    *publish.Events
+	trust     *trust
+	owner     *owner
+	brake     *brake.Brake
 }
 
 // assemble makes the stages; nothing runs yet.
@@ -76,10 +80,10 @@ func assemble(ctx context.Context, cfg Config, api *clients) (*parts, error) {
 	if p.events, err = publish.NewEvents(ctx, api.write); err != nil {
 		return nil, err
 	}
-	if p.objects, p.watch, err = kube.Watch(ctx, kube.WatchConfig{REST: api.watch, Pods: writes, Logger: cfg.Logger}); err != nil {
+	if p.objects, p.watch, err = kube.Watch(ctx, kube.WatchConfig{REST: api.watch, Pods: writes, Agents: cfg.agentPods(), Logger: cfg.Logger}); err != nil {
 		return nil, fmt.Errorf("prepare watches: %w", err)
 	}
-	if p.observer, err = observe.New(observe.Config{Tables: p.store, Registry: p.registry, Watched: p.objects.Count}); err != nil {
+	if p.observer, err = observe.New(observe.Config{Tables: p.store, Registry: p.registry, Watched: p.objects.Count, Nodes: p.objects.NodeNames}); err != nil {
 		return nil, fmt.Errorf("make observer: %w", err)
 	}
 	if writes {
@@ -95,13 +99,21 @@ func assemble(ctx context.Context, cfg Config, api *clients) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.trust, err = newTrust(cfg, api, p.objects); err != nil {
+		return nil, err
+	}
+	p.owner = newOwner(cfg, p, metrics)
+	p.brake, err = newBrake(cfg, p, &pipeline{
+		Compiler: compile.New(cfg.compile()), owner: p.owner, objects: p.objects, publisher: p.publisher, events: p.events,
+		published: p.observer.Published, gone: p.observer.Forget, metrics: metrics, logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
 	p.feed = kube.NewFeed(kube.FeedConfig{
 		Objects: p.objects, Derived: publish.Derived(), Logger: cfg.Logger,
 		OutageShare: cfg.NodeOutageShare, SetOutage: metrics.setOutage,
-		Sink: &pipeline{
-			Compiler: compile.New(cfg.compile()), store: p.store, objects: p.objects, publisher: p.publisher, events: p.events,
-			published: p.observer.Published, gone: p.observer.Forget, metrics: metrics, logger: cfg.Logger,
-		},
+		Sink: p.brake,
 	})
 	return p, nil
 }
@@ -112,9 +124,20 @@ func (p *parts) run(ctx context.Context, cfg Config, l *listeners) error {
 	if err != nil {
 		return fmt.Errorf("make stream: %w", err)
 	}
+	keeper, err := p.trust.directory(p, l, server)
+	if err != nil {
+		return err
+	}
+	p.owner.known = keeper.Known()
 	group, ctx := errgroup.WithContext(ctx)
+	p.trust.run(ctx, group)
+	group.Go(func() error { return keeper.Run(ctx) })
+	group.Go(func() error {
+		p.brake.Run(ctx)
+		return nil
+	})
 	group.Go(func() error { return serveHTTP(ctx, newHTTP(p.registry, p), l.http) })
-	group.Go(func() error { return serveGRPC(ctx, cfg, l.grpc, server) })
+	group.Go(func() error { return serveGRPC(ctx, p.trust, l.grpc, server) })
 	group.Go(func() error { return p.watch(ctx) })
 	group.Go(func() error { return p.feed.Run(ctx) })
 	group.Go(func() error { return p.elect(ctx, cfg) })
@@ -123,6 +146,16 @@ func (p *parts) run(ctx context.Context, cfg Config, l *listeners) error {
 	}
 	p.logger.InfoContext(ctx, "fairlead-controller ends")
 	return nil
+}
+
+// serving reports whether agents get tables: this replica has seen the whole cluster, and may show what it computed.
+func (p *parts) serving() bool {
+	select {
+	case <-p.feed.Synced():
+		return p.owner.published.Load()
+	default:
+		return false
+	}
 }
 
 // elect takes part in the election, once this replica has seen everything, and writes while it leads.
@@ -142,6 +175,8 @@ func (p *parts) elect(ctx context.Context, cfg Config) error {
 	}
 	return election.Run(ctx, func(ctx context.Context) {
 		p.api.open(ctx)
+		p.trust.leading.Store(true)
+		defer p.trust.leading.Store(false)
 		p.events.Lead(true)
 		defer p.events.Lead(false)
 		if p.publisher == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"syscall"
@@ -12,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead/fairlead/controller/internal/kube"
@@ -62,25 +62,19 @@ func (l *listeners) close() {
 
 // newStream joins the store, the stream and the observer.
 func newStream(cfg Config, parts *parts) (*stream.Server, error) {
-	authorize := cfg.Authorize
-	if authorize == nil {
-		authorize = func(context.Context, string) error { return nil }
-	}
 	return stream.NewServer(stream.Config{
 		Epoch: parts.store.Epoch(), Version: cfg.Version, Heartbeat: cfg.HeartbeatInterval, Log: parts.logger,
-		Synced: func() bool {
-			select {
-			case <-parts.feed.Synced():
-				return true
-			default:
-				return false
-			}
-		},
-		Authorize: authorize,
+		Synced:    parts.serving,
+		Authorize: parts.trust.authorize,
+		Admitted:  parts.trust.guard.Admitted,
 		Follow: func(node string, held *fairleadv1.Held) stream.Follower {
 			return parts.store.Follow(node, held)
 		},
 		Observe: func(a stream.Agent) stream.Session {
+			if _, ok := parts.objects.Node(a.Node); !ok {
+				parts.logger.Warn("an agent serves a Node that the API server does not have: check its --node-name",
+					slog.String("node", a.Node), slog.String("remote", a.Remote))
+			}
 			return parts.observer.Connected(observe.Agent(a))
 		},
 		Notice: func(node string, n *fairleadv1.Notice) { notice(parts.objects, parts.events, nodeNotice{node, n}) },
@@ -110,12 +104,8 @@ func notice(objects *kube.Objects, events *publish.Events, n nodeNotice) {
 }
 
 // serveGRPC serves agents until ctx ends, and ends their streams in good order.
-func serveGRPC(ctx context.Context, cfg Config, l net.Listener, s *stream.Server) error {
-	creds := cfg.Credentials
-	if creds == nil {
-		creds = insecure.NewCredentials()
-	}
-	server := grpc.NewServer(append(stream.ServerOptions(), grpc.Creds(creds))...)
+func serveGRPC(ctx context.Context, t *trust, l net.Listener, s *stream.Server) error {
+	server := grpc.NewServer(append(stream.ServerOptions(), grpc.Creds(t.credentials), grpc.InTapHandle(t.guard.Tap))...)
 	fairleadv1.RegisterForwardingServer(server, s)
 	drained := make(chan struct{})
 	context.AfterFunc(ctx, func() {
@@ -126,7 +116,7 @@ func serveGRPC(ctx context.Context, cfg Config, l net.Listener, s *stream.Server
 		_ = s.Drain(drainCtx)
 		server.Stop()
 	})
-	if err := server.Serve(l); err != nil && ctx.Err() == nil {
+	if err := server.Serve(t.guard.Listener(l)); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve agents: %w", err)
 	}
 	<-drained
@@ -138,11 +128,10 @@ func newHTTP(registry *prometheus.Registry, parts *parts) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		select {
-		case <-parts.feed.Synced():
+		if parts.serving() {
 			answer(w, http.StatusOK, "ok")
-		default:
-			answer(w, http.StatusServiceUnavailable, "the first lists from the API server are not complete")
+		} else {
+			answer(w, http.StatusServiceUnavailable, "the first lists from the API server are not complete, or the tables are frozen")
 		}
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/test/cluster"
 )
 
-// AgentMetric is the value of a metric without labels of a node's agent.
+// AgentMetric is the value of a metric of a node's agent. The name is as the agent writes it, with its labels if it has any.
 func (s *System) AgentMetric(ctx context.Context, n *cluster.Node, name string) (float64, error) {
 	_, body, err := s.get(ctx, n, "10249", "/metrics")
 	if err != nil {

@@ -109,8 +109,8 @@ func (m *machine) run(t *testing.T, argv ...string) string {
 // startAgent starts an agent, which must not be running. It lives as long as the machine.
 func (m *machine) startAgent() {
 	m.owner.Helper()
-	m.agent = m.command(m.owner, "agent", "--node-name", m.name(), "--controller", address(streamPort), "--insecure",
-		"--iptables-flavor", m.flavor, "--cluster-cidr", "10.244.0.0/16,fd00:244::/32", "--log-level", "debug", "--audit-interval", "500ms")
+	m.agent = m.command(m.owner, "agent", "--node-name", m.name(), "--controller", address(streamPort), "--insecure", "--state-dir", filepath.Join(m.dir, "state"),
+		"--mode", "iptables", "--iptables-flavor", m.flavor, "--cluster-cidr", "10.244.0.0/16,fd00:244::/32", "--log-level", "debug", "--audit-interval", "500ms")
 }
 
 // command starts fairlead-agent's command line in the namespace.

@@ -35,6 +35,13 @@ func (d *dirty) mark(node string, services ...types.NamespacedName) {
 	if node == "" && len(services) == 0 {
 		return
 	}
+	d.add(node, services)
+}
+
+// again adds Services, and a round even where there are none.
+func (d *dirty) again(services []types.NamespacedName) { d.add("", services) }
+
+func (d *dirty) add(node string, services []types.NamespacedName) {
 	now := time.Now()
 	d.mu.Lock()
 	if d.since.IsZero() {

@@ -138,6 +138,9 @@ func (f *Feed) judge(ctx context.Context, relieved bool) {
 	}
 }
 
+// Again has Services looked at again, none or some, and a Commit made, from any goroutine.
+func (f *Feed) Again(services ...types.NamespacedName) { f.dirty.again(services) }
+
 func (f *Feed) subscribe() ([]toolscache.ResourceEventHandlerRegistration, error) {
 	o := f.cfg.Objects
 	var registrations []toolscache.ResourceEventHandlerRegistration
@@ -235,7 +238,7 @@ func (f *Feed) round(ctx context.Context, b batch) {
 			f.cfg.Sink.DeleteService(key.Namespace, key.Name)
 			continue
 		}
-		eps, problems := f.endpoints(svc)
+		eps, problems := f.EndpointsIn(f.cfg.Objects, svc)
 		f.cfg.Sink.SetService(svc, eps)
 		if len(problems) > 0 {
 			round.Problems[key] = problems
@@ -244,14 +247,14 @@ func (f *Feed) round(ctx context.Context, b batch) {
 	f.cfg.Sink.Commit(ctx, round)
 }
 
-// endpoints are those of the Service's Pods, as far as Pods are watched and selected, and those of slices that somebody
-// else wrote. A Pod on a Node that is not known is left out until the Node appears, which marks the Service (SEMANTICS 1.4).
-func (f *Feed) endpoints(svc *corev1.Service) ([]endpoints.Endpoint, []endpoints.Problem) {
-	written := f.cfg.Objects.Slices(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
+// EndpointsIn are those of the Service's Pods, as far as Pods are watched and selected, and those of slices that somebody
+// else wrote, all as these Objects have them. A Pod on a Node that is not known is left out until the Node appears, which marks the Service (SEMANTICS 1.4).
+func (f *Feed) EndpointsIn(o *Objects, svc *corev1.Service) ([]endpoints.Endpoint, []endpoints.Problem) {
+	written := o.Slices(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
 	if !f.fromPods(svc) {
 		return endpoints.FromSlices(svc, written)
 	}
-	eps, problems, _ := endpoints.FromPods(svc, f.cfg.Objects.Pods(svc), f.cfg.Objects)
+	eps, problems, _ := endpoints.FromPods(svc, o.Pods(svc), o)
 	foreign := make([]*discoveryv1.EndpointSlice, 0)
 	var derived []*discoveryv1.EndpointSlice
 	for _, s := range written {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -25,13 +26,14 @@ const (
 // Objects is what was read from the API server, as of now. Its methods may be called from any goroutine; what they return
 // is shared with the cache and must not be written to. Before the caches have synced it is incomplete.
 type Objects struct {
-	services, nodes, slices, pods, endpoints toolscache.SharedIndexInformer
-	outage                                   outage
+	services, nodes, slices, pods, endpoints, agents toolscache.SharedIndexInformer
+	outage                                           outage
 }
 
-// Informers are where Objects reads. Pods and Endpoints are nil where they are not watched.
+// Informers are where Objects reads. Pods and Endpoints are nil where they are not watched, and so is Agents, the metadata
+// of the agents' Pods, where Pods are.
 type Informers struct {
-	Services, Nodes, Slices, Pods, Endpoints toolscache.SharedIndexInformer
+	Services, Nodes, Slices, Pods, Endpoints, Agents toolscache.SharedIndexInformer
 }
 
 // NewObjects adds the indexes that Objects needs to informers, which must not have them yet.
@@ -51,7 +53,9 @@ func NewObjects(from Informers) (*Objects, error) {
 			return nil, fmt.Errorf("add indexes: %w", err)
 		}
 	}
-	return &Objects{services: from.Services, nodes: from.Nodes, slices: from.Slices, pods: from.Pods, endpoints: from.Endpoints}, nil
+	return &Objects{
+		services: from.Services, nodes: from.Nodes, slices: from.Slices, pods: from.Pods, endpoints: from.Endpoints, agents: from.Agents,
+	}, nil
 }
 
 // Count is how many objects of each watched resource there are, by the resource's name.
@@ -80,6 +84,9 @@ func (o *Objects) Node(name string) (*corev1.Node, bool) { return get[*corev1.No
 
 // Nodes returns all Nodes, in no order.
 func (o *Objects) Nodes() []*corev1.Node { return all[*corev1.Node](o.nodes) }
+
+// NodeNames returns the names of all Nodes, in no order.
+func (o *Objects) NodeNames() []string { return o.nodes.GetStore().ListKeys() }
 
 // Zone returns the zone of a Node, for package endpoints: "" for a Node without one; known is false where there is no such
 // Node.
@@ -132,6 +139,19 @@ func (o *Objects) ServicesOf(p *corev1.Pod) []types.NamespacedName {
 // PodsOn returns the Pods that are bound to a Node.
 func (o *Objects) PodsOn(node string) []*corev1.Pod {
 	return indexed[*corev1.Pod](o.pods, byNode, node)
+}
+
+// AgentPod tells the UID of a Pod, and the Node that it is bound to if Pods are watched in full. Where only the agents' Pods
+// are watched, there are no others.
+func (o *Objects) AgentPod(namespace, name string) (uid, node string, ok bool) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}.String()
+	if p, ok := get[*corev1.Pod](o.pods, key); ok {
+		return string(p.UID), p.Spec.NodeName, true
+	}
+	if p, ok := get[*metav1.PartialObjectMetadata](o.agents, key); ok {
+		return string(p.UID), "", true
+	}
+	return "", "", false
 }
 
 func (o *Objects) allPods() []*corev1.Pod {

@@ -24,6 +24,8 @@ func strip(obj any) (any, error) {
 		return stripSlice(o), nil
 	case *corev1.Endpoints:
 		return stripEndpoints(o), nil
+	case *metav1.PartialObjectMetadata:
+		return &metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: identity(&o.ObjectMeta)}, nil
 	default:
 		return obj, nil
 	}

@@ -11,6 +11,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -24,27 +27,44 @@ type WatchConfig struct {
 	// REST is the API server; the content type is left to controller-runtime, which takes protobuf.
 	REST *rest.Config
 	// Pods: watch Pods and Endpoints too. Without it Services, Nodes and EndpointSlices are all there is.
-	Pods   bool
+	Pods bool
+	// Agents are the Pods of the agents, which are watched apart, by their metadata alone, where Pods is false; nil for none.
+	Agents *AgentPods
 	Logger *slog.Logger
 }
+
+// AgentPods says where the agents' Pods are: in a namespace, with a label.
+type AgentPods struct{ Namespace, Label, Value string }
 
 // Watch prepares one watch per resource. Nothing is asked of the API server before run is called, which blocks until ctx
 // ends.
 func Watch(ctx context.Context, cfg WatchConfig) (o *Objects, run func(context.Context) error, err error) {
-	informers, err := cache.New(cfg.REST, cache.Options{
+	options := cache.Options{
 		Scheme:                   clientgoscheme.Scheme,
 		Mapper:                   mapper(),
 		DefaultTransform:         strip,
 		DefaultWatchErrorHandler: watchErrors(cfg.Logger),
-	})
+	}
+	agents := metadataOf("Pod")
+	if cfg.Agents != nil && !cfg.Pods {
+		// A watch of one namespace, by controller-runtime's own means, would be an informer without indexes.
+		options.ByObject = map[client.Object]cache.ByObject{agents: {
+			Field: fields.OneTermEqualSelector("metadata.namespace", cfg.Agents.Namespace),
+			Label: labels.SelectorFromSet(labels.Set{cfg.Agents.Label: cfg.Agents.Value}),
+		}}
+	}
+	informers, err := cache.New(cfg.REST, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make cache: %w", err)
 	}
 	watches := map[client.Object]*toolscache.SharedIndexInformer{}
 	var from Informers
 	watches[&corev1.Service{}], watches[&corev1.Node{}], watches[&discoveryv1.EndpointSlice{}] = &from.Services, &from.Nodes, &from.Slices
-	if cfg.Pods {
+	switch {
+	case cfg.Pods:
 		watches[&corev1.Pod{}], watches[&corev1.Endpoints{}] = &from.Pods, &from.Endpoints
+	case cfg.Agents != nil:
+		watches[agents] = &from.Agents
 	}
 	for object, informer := range watches {
 		if *informer, err = sharedInformer(ctx, informers, object); err != nil {
@@ -55,6 +75,13 @@ func Watch(ctx context.Context, cfg WatchConfig) (o *Objects, run func(context.C
 		return nil, nil, err
 	}
 	return o, informers.Start, nil
+}
+
+// metadataOf names the metadata of a kind of the core group.
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return o
 }
 
 // sharedInformer returns the informer of a kind, with its indexes, which controller-runtime's interface hides.

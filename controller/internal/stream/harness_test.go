@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/fairlead/fairlead/controller/internal/observe"
@@ -53,7 +54,19 @@ func overTCP(t testing.TB) (net.Listener, string, []grpc.DialOption) {
 
 func newRig(t testing.TB, via transport, opts table.Options, adapt ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, store: table.NewStore(3, opts)}
+	return newRigOf(t, via, setup{store: opts, adapt: adapt})
+}
+
+// setup is what tests may change of a rig.
+type setup struct {
+	store  table.Options
+	adapt  []func(*Config)
+	server []grpc.ServerOption
+}
+
+func newRigOf(t testing.TB, via transport, with setup) *rig {
+	t.Helper()
+	r := &rig{t: t, store: table.NewStore(3, with.store)}
 	var err error
 	r.observer, err = observe.New(observe.Config{Tables: r.store, Registry: prometheus.NewRegistry()})
 	if err != nil {
@@ -66,13 +79,13 @@ func newRig(t testing.TB, via transport, opts table.Options, adapt ...func(*Conf
 		Authorize: func(context.Context, string) error { return nil },
 		Observe:   func(a Agent) Session { return r.observer.Connected(observe.Agent(a)) },
 	}
-	for _, f := range adapt {
+	for _, f := range with.adapt {
 		f(&cfg)
 	}
 	if r.server, err = NewServer(cfg); err != nil {
 		t.Fatal(err)
 	}
-	r.grpc = grpc.NewServer(ServerOptions()...)
+	r.grpc = grpc.NewServer(append(ServerOptions(), with.server...)...)
 	fairleadv1.RegisterForwardingServer(r.grpc, r.server)
 	listener, target, dialing := via(t)
 	served := make(chan error, 1)
@@ -84,7 +97,7 @@ func newRig(t testing.TB, via transport, opts table.Options, adapt ...func(*Conf
 		}
 	})
 	r.dial = func(more ...grpc.DialOption) *grpc.ClientConn {
-		options := slices.Concat(dialing, []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, more)
+		options := slices.Concat([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, dialing, more)
 		conn, err := grpc.NewClient(target, options...)
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +129,13 @@ type followStream = grpc.BidiStreamingClient[fairleadv1.FollowRequest, fairleadv
 // open begins a stream without a word.
 func (r *rig) open(conn *grpc.ClientConn) (followStream, context.CancelFunc) {
 	r.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	return r.openWith(conn, nil)
+}
+
+// openWith does so with metadata.
+func (r *rig) openWith(conn *grpc.ClientConn, md metadata.MD) (followStream, context.CancelFunc) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(context.Background(), md))
 	r.t.Cleanup(cancel)
 	s, err := fairleadv1.NewForwardingClient(conn).Follow(ctx)
 	if err != nil {
@@ -138,6 +157,7 @@ func reportOf(r *fairleadv1.Report) *fairleadv1.FollowRequest {
 // agent is a plain protobuf client that assembles its table and reports.
 type agent struct {
 	node   string
+	md     metadata.MD // of its streams
 	cancel context.CancelFunc
 	stream followStream
 	// ended gets the error that ended the stream.
@@ -162,7 +182,7 @@ func (r *rig) agent(node string) *agent {
 func (a *agent) connect(r *rig) {
 	r.t.Helper()
 	a.ended = make(chan error, 1)
-	a.stream, a.cancel = r.open(r.dial())
+	a.stream, a.cancel = r.openWith(r.dial(), a.md)
 	if err := a.stream.Send(helloOf(a.node, a.held())); err != nil && !errors.Is(err, io.EOF) { // Recv tells why it ended
 		r.t.Fatal(err)
 	}

@@ -7,6 +7,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
+// handshakeWithin bounds the handshakes of TLS and HTTP/2.
+const handshakeWithin = 10 * time.Second
+
 // ServerOptions returns what a grpc.Server needs to carry a Server for thousands of agents; the caller adds transport
 // credentials.
 //
@@ -20,7 +23,7 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(1 << 20),
 		grpc.MaxConcurrentStreams(4),
 		grpc.MaxHeaderListSize(16 << 10),
-		grpc.ConnectionTimeout(20 * time.Second),
+		grpc.ConnectionTimeout(handshakeWithin),
 		grpc.ReadBufferSize(2 << 10),
 		grpc.WriteBufferSize(32 << 10),
 		grpc.StaticStreamWindowSize(128 << 10),

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -64,8 +67,11 @@ type Config struct {
 	Follow func(node string, held *fairleadv1.Held) Follower
 	// Synced says whether the tables are complete. Before that, agents are told to come back.
 	Synced func() bool
-	// Authorize says whether the caller, whose credentials are in ctx, may have the table of a node and report for it.
+	// Authorize says whether the caller, whose credentials are in ctx, may have the table of a node and report for it. An
+	// error that is a gRPC status is the answer as it is, another one is PERMISSION_DENIED.
 	Authorize func(ctx context.Context, node string) error
+	// Admitted is told the address of each caller that Authorize let in; nil is fine. A Guard wants to know.
+	Admitted func(remote net.Addr)
 	// Observe is told of every stream that was accepted.
 	Observe func(Agent) Session
 	// Notice takes the facts that agents report for others to read; nil drops them. It must not block.
@@ -92,6 +98,9 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.SnapshotBurst, 1000)
 	orDefault(&c.AdmissionWait, 2*time.Second)
 	orDefault(&c.DrainSpread, time.Second)
+	if c.Admitted == nil {
+		c.Admitted = func(net.Addr) {}
+	}
 	if c.Notice == nil {
 		c.Notice = func(string, *fairleadv1.Notice) {}
 	}
@@ -132,6 +141,10 @@ type Server struct {
 
 	cfg       Config
 	snapshots *rate.Limiter
+	// controllers are the replicas that serve agents; nil if they are not known.
+	controllers atomic.Pointer[[]string]
+	// refusals bounds the log lines about callers that were refused.
+	refusals *rate.Limiter
 
 	mu sync.Mutex // guards the rest
 	// live holds the stream of each node.
@@ -145,6 +158,9 @@ type Server struct {
 	idle     chan struct{}
 }
 
+// refusalsLogged is how many refusals a second are logged: callers choose when they call.
+const refusalsLogged = 1
+
 // NewServer returns a Server, or says what the Config lacks.
 func NewServer(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
@@ -154,10 +170,18 @@ func NewServer(cfg Config) (*Server, error) {
 	return &Server{
 		cfg:       cfg,
 		snapshots: rate.NewLimiter(rate.Limit(cfg.SnapshotsPerSecond), cfg.SnapshotBurst),
+		refusals:  rate.NewLimiter(refusalsLogged, 5),
 		live:      map[string]*session{},
 		drain:     make(chan struct{}),
 		idle:      make(chan struct{}),
 	}, nil
+}
+
+// SetControllers says which replicas serve agents: host:port, sorted. Agents hear of it with their Welcome, and those that
+// are connected with their next Heartbeat.
+func (s *Server) SetControllers(addresses []string) {
+	addresses = slices.Clone(addresses)
+	s.controllers.Store(&addresses)
 }
 
 // Follow implements fairleadv1.ForwardingServer.
@@ -174,8 +198,8 @@ func (s *Server) Follow(stream grpc.BidiStreamingServer[fairleadv1.FollowRequest
 		return err
 	}
 	ctx := stream.Context()
-	if err := s.cfg.Authorize(ctx, hello.GetNode()); err != nil {
-		return status.Errorf(codes.PermissionDenied, "node %q: %v", hello.GetNode(), err)
+	if err := s.authorize(ctx, hello.GetNode()); err != nil {
+		return err
 	}
 	follower := s.cfg.Follow(hello.GetNode(), hello.GetHeld())
 	defer follower.Close()
@@ -188,6 +212,29 @@ func (s *Server) Follow(stream grpc.BidiStreamingServer[fairleadv1.FollowRequest
 		return status.FromContextError(err).Err()
 	}
 	return s.serve(stream, hello, follower)
+}
+
+// authorize returns the status that a caller gets who may not have a node's table.
+func (s *Server) authorize(ctx context.Context, node string) error {
+	remote := "?"
+	p, known := peer.FromContext(ctx)
+	if known {
+		remote = p.Addr.String()
+	}
+	err := s.cfg.Authorize(ctx, node)
+	if err == nil {
+		if known {
+			s.cfg.Admitted(p.Addr)
+		}
+		return nil
+	}
+	if _, isStatus := status.FromError(err); !isStatus {
+		err = status.Errorf(codes.PermissionDenied, "node %q: %v", node, err)
+	}
+	if s.refusals.Allow() {
+		s.cfg.Log.Warn("caller refused", slog.String("node", node), slog.String("remote", remote), slog.Any("err", err))
+	}
+	return err
 }
 
 // serve runs an accepted stream.

@@ -18,6 +18,8 @@ type session struct {
 	// stop gets the reasons to end: a newer stream of the node was accepted, the server drains, or no more reports come
 	// (nil: the agent closed the stream). It has room for all three.
 	stop chan error
+	// told is the list of controllers that the agent knows of; used by the goroutine that sends.
+	told *[]string
 }
 
 // loop sends what changes until something ends the stream. A Send that blocks, because the agent does not read, blocks this
@@ -51,8 +53,18 @@ func (r *session) loop() error {
 func (r *session) welcome() error {
 	cfg := r.server.cfg
 	return r.send(&fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Welcome{Welcome: &fairleadv1.Welcome{
-		Epoch: cfg.Epoch, Version: cfg.Version, HeartbeatIntervalMs: uint32(cfg.Heartbeat.Milliseconds()),
+		Epoch: cfg.Epoch, Version: cfg.Version, HeartbeatIntervalMs: uint32(cfg.Heartbeat.Milliseconds()), Controllers: r.controllers(),
 	}}})
+}
+
+// controllers returns the replicas if they are known and the agent has not heard of them yet.
+func (r *session) controllers() []string {
+	now := r.server.controllers.Load()
+	if now == r.told {
+		return nil
+	}
+	r.told = now
+	return *now
 }
 
 func (r *session) revision() error {
@@ -73,7 +85,7 @@ func (r *session) revision() error {
 func (r *session) heartbeat() error {
 	number, digest := r.follower.Heartbeat()
 	return r.send(&fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Heartbeat{Heartbeat: &fairleadv1.Heartbeat{
-		Number: number, Digest: digest,
+		Number: number, Digest: digest, Controllers: r.controllers(),
 	}}})
 }
 

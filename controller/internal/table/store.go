@@ -87,20 +87,21 @@ func (s *Store) Revision() uint64 {
 func (s *Store) Publish(updates []fwd.Update, zones []NodeZone, cause time.Time) uint64 {
 	s.authors.Lock()
 	defer s.authors.Unlock()
-	revision, woken := s.install(s.edited(updates), zones, cause)
+	revision, woken := s.install(s.edited(s.part, updates), zones, cause)
 	for _, f := range woken {
 		f.wake()
 	}
 	return revision
 }
 
-// edited computes the parts that differ after the updates. Only authors change parts, so mu is needed for the look-up alone.
-func (s *Store) edited(updates []fwd.Update) map[fwd.Audience]*fwd.Part {
+// edited computes the parts that differ after updates of those that present returns. Only authors change parts, so mu is
+// needed for the look-up alone.
+func (s *Store) edited(present func(fwd.Audience) *fwd.Part, updates []fwd.Update) map[fwd.Audience]*fwd.Part {
 	before, after := map[fwd.Audience]*fwd.Part{}, map[fwd.Audience]*fwd.Part{}
 	for _, u := range updates {
 		part, ok := after[u.Audience]
 		if !ok {
-			part = s.part(u.Audience)
+			part = present(u.Audience)
 			before[u.Audience] = part
 		}
 		after[u.Audience] = part.With(u.Remove, u.Put)
