@@ -14,6 +14,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # Variables of single targets, to be set on the command line: make demo KEEP=1 MODE=iptables.
 NODES   ?= 3
+IPVS_NODES ?= 0
 DIR     ?=
 DNS     ?= 1
 ALL     ?=
@@ -26,8 +27,8 @@ export KEEP MODE NODES DIR
 
 # Unit packages run side by side and under the race detector, what drives kernels and clusters one package at a time and
 # without it: its clock is the kernel's, and a binary with the detector does not run in a user-mode kernel.
-KERNEL  := ./agent/internal/iptables/... ./agent/internal/nftables/... ./agent/internal/ipvs/...
-UNIT     = ./proto/... ./controller/... $(shell $(GO) list ./agent/... | grep -v -e /iptables -e /nftables -e /ipvs)
+KERNEL  := ./agent/internal/iptables/... ./agent/internal/nftables/... ./agent/internal/ipvs/... ./agent/whole/...
+UNIT     = ./proto/... ./controller/... $(shell $(GO) list ./agent/... | grep -v -e /iptables -e /nftables -e /ipvs -e /whole)
 SYSTEM  := ./test/...
 GOTEST  := $(GO) test -count=$(COUNT) -run '$(RUN)' -timeout 40m
 
@@ -50,7 +51,7 @@ help: ## list the targets
 build: bin/fairlead-controller bin/fairlead-agent ## build the two static binaries into bin/
 
 bin/fairlead-%: FORCE
-	CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' \
+	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '-s -w -X main.version=$(VERSION)' \
 		-o $@ ./$*/cmd/fairlead-$*
 
 .PHONY: test
@@ -72,7 +73,7 @@ lint: $(LINT) verify-generate ## check the contract, the generated code and the 
 	@failed=0; for module in $(MODULES); do \
 		echo "golangci-lint $$module"; (cd $$module && $(LINT) run ./...) || failed=1; \
 	done; exit $$failed
-	$(GO) test -count=1 ./test/rules/...
+	$(GO) test -count=1 ./test/rules/... ./test/chart/... ./test/reference/...
 
 .PHONY: fmt
 fmt: $(LINT) ## format all Go files the way lint wants them
@@ -95,12 +96,12 @@ verify-generate: $(BUF) $(PROTOC) ## fail if the committed generated code is not
 	done
 
 .PHONY: demo
-demo: packages build ## watch a real cluster's traffic follow Pod readiness (KEEP=1 leaves it running, MODE=iptables or nftables)
+demo: packages build ## watch a real cluster's traffic follow Pod readiness (KEEP=1 leaves it running, MODE=iptables, nftables, or ipvs on one more node)
 	$(GO) run ./test/cmd/demo
 
 .PHONY: cluster-up
-cluster-up: packages ## start a real cluster and leave it running (NODES=3, DIR=; DNS=0 leaves CoreDNS out)
-	$(GO) run ./test/cmd/cluster up --nodes $(NODES) $(if $(filter-out 0,$(DNS)),--dns) $(if $(DIR),--dir $(DIR))
+cluster-up: packages ## start a real cluster and leave it running (NODES=3, IPVS_NODES=0, DIR=; DNS=0 leaves CoreDNS out)
+	$(GO) run ./test/cmd/cluster up --nodes $(NODES) --ipvs-nodes $(IPVS_NODES) $(if $(filter-out 0,$(DNS)),--dns) $(if $(DIR),--dir $(DIR))
 
 .PHONY: cluster-down
 cluster-down: ## remove what cluster-up left, also after a crash (DIR=; ALL=1: every cluster of this machine)
@@ -125,7 +126,7 @@ e2e: packages build binaries ## run only the tests that drive a real cluster end
 .PHONY: soak
 soak: packages build binaries ## run what takes longer than make test may: repeated kills, long outages
 	$(call listed,-tags soak,^TestSoak,TestSoak)
-	$(GO) test -tags soak -count=1 -run '^TestSoak' -timeout 8h -p 1 -v $(SYSTEM)
+	$(GO) test -tags soak -count=1 -run '^TestSoak' -timeout 8h -p 1 -v ./agent/... $(SYSTEM)
 
 .PHONY: bench
 bench: packages build binaries ## measure the agent beside kube-proxy into docs/benchmarks.md (QUICK=1: one small round, to look at)

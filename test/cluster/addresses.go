@@ -47,6 +47,9 @@ func (a addresses) apiServer() []netip.Addr { return a.onLink(1) }
 // cuts a node from it without cutting the node's kubelet from the API server.
 func (a addresses) controller() []netip.Addr { return a.onLink(2) }
 
+// testBed is a third address of the host, for the test bed's own talk with the nodes: it is never cut.
+func (a addresses) testBed() []netip.Addr { return a.onLink(3) }
+
 // node is the address of the n-th node, counted from 1.
 func (a addresses) node(n int) []netip.Addr { return a.onLink(100 + n) }
 

@@ -20,7 +20,7 @@ func TestPlanHasNoOverlap(t *testing.T) {
 					}
 				}
 			}
-			seen := map[netip.Addr]bool{a.apiServer()[family]: true, a.controller()[family]: true}
+			seen := map[netip.Addr]bool{a.apiServer()[family]: true, a.controller()[family]: true, a.testBed()[family]: true}
 			for n := 1; n <= MaxNodes; n++ {
 				addr, pods := a.node(n)[family], a.nodePods(n)[family]
 				if seen[addr] || !link.Contains(addr) {

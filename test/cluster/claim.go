@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/fairlead/fairlead/test/cluster/footprint"
@@ -69,6 +70,15 @@ func Claimed() ([]string, error) {
 		dirs = append(dirs, string(dir))
 	}
 	return dirs, nil
+}
+
+// Exists reports whether a cluster's files are in dir, or a claim names it: whether Remove has anything to do.
+func Exists(dir string) (bool, error) {
+	if _, err := os.Stat(layout{dir}.state()); err == nil {
+		return true, nil
+	}
+	claimed, err := Claimed()
+	return slices.Contains(claimed, dir), err
 }
 
 // Remove takes the cluster whose files are in dir off the machine, whatever state it

@@ -46,7 +46,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	if err := checkMachine(); err != nil {
+	if err := checkMachine(cfg); err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
 	if err := Remove(ctx, cfg.Dir); err != nil {
@@ -73,7 +73,7 @@ func Open(dir string) (*Cluster, error) {
 	if err := json.Unmarshal(content, &kept); err != nil {
 		return nil, fmt.Errorf("open cluster: parse %s: %w", layout{dir}.config(), err)
 	}
-	cfg := Config{Dir: dir, Nodes: kept.Nodes, Index: kept.Index, Zones: kept.Zones}.withDefaults()
+	cfg := Config{Dir: dir, Nodes: kept.Nodes, IPVSNodes: kept.IPVSNodes, Index: kept.Index, Zones: kept.Zones}.withDefaults()
 	c, err := assemble(cfg, kept.Binaries)
 	if err != nil {
 		return nil, fmt.Errorf("open cluster: %w", err)
@@ -92,10 +92,11 @@ func (c *Cluster) Stop(ctx context.Context) error { return Remove(ctx, c.cfg.Dir
 
 // kept is what Open must know and cannot compute.
 type kept struct {
-	Nodes    int          `json:"nodes"`
-	Index    int          `json:"index"`
-	Zones    []string     `json:"zones"`
-	Binaries binaries.Set `json:"binaries"`
+	Nodes     int          `json:"nodes"`
+	IPVSNodes int          `json:"ipvsNodes"`
+	Index     int          `json:"index"`
+	Zones     []string     `json:"zones"`
+	Binaries  binaries.Set `json:"binaries"`
 }
 
 // build makes executables and images, then claims the cluster's place on the machine
@@ -139,12 +140,16 @@ func assemble(cfg Config, bins binaries.Set) (*Cluster, error) {
 		cfg: cfg, plan: addresses{cfg.Index}, files: layout{cfg.Dir},
 		cgroups: groups, bins: bins, ledger: ledger, begin: time.Now(),
 	}
-	for i := 1; i <= cfg.Nodes; i++ {
-		c.Nodes = append(c.Nodes, &Node{
+	for i := 1; i <= cfg.Nodes+cfg.IPVSNodes; i++ {
+		node := &Node{
 			Name: c.plan.nodeName(i), Zone: cfg.Zones[(i-1)%len(cfg.Zones)],
-			IPs: c.plan.node(i), PodCIDRs: c.plan.nodePods(i),
-			cluster: c, index: i, namespace: c.plan.namespace(i),
-		})
+			IPs: c.plan.node(i), PodCIDRs: c.plan.nodePods(i), IPVS: i > cfg.Nodes,
+			cluster: c, index: i,
+		}
+		if !node.IPVS {
+			node.namespace = c.plan.namespace(i)
+		}
+		c.Nodes = append(c.Nodes, node)
 	}
 	return c, nil
 }
@@ -157,7 +162,7 @@ func (c *Cluster) record() error {
 		Cgroups:    c.cgroups.traces(c.plan.name()),
 		Paths:      append(c.files.all(), claimPath(c.cfg.Index)),
 	}
-	for _, node := range c.Nodes {
+	for _, node := range c.containerNodes() {
 		held.Namespaces = append(held.Namespaces, node.namespace)
 	}
 	return c.ledger.Record(held)
@@ -171,10 +176,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.say("start the nodes: %d, with %d images each", len(c.Nodes), len(images))
+	c.say("start the nodes: %d with %d images each, %d with a kernel of their own", c.cfg.Nodes, len(images), c.cfg.IPVSNodes)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startControlPlane(groupCtx) })
-	for _, node := range c.Nodes {
+	group.Go(func() error { return c.startKernels(groupCtx) })
+	for _, node := range c.containerNodes() {
 		group.Go(func() error {
 			if err := node.configure(); err != nil {
 				return err
@@ -189,7 +195,11 @@ func (c *Cluster) start(ctx context.Context) error {
 		if err := node.register(ctx); err != nil {
 			return err
 		}
-		if err := node.StartKubelet(); err != nil {
+		begin := node.StartKubelet
+		if node.IPVS {
+			begin = node.startHeartbeat
+		}
+		if err := begin(); err != nil {
 			return err
 		}
 	}
@@ -231,6 +241,9 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		if err := c.cgroups.create(node.group() + "/system"); err != nil {
 			return err
 		}
+		if node.IPVS {
+			continue
+		}
 		if err := node.startAnchor(); err != nil {
 			return err
 		}
@@ -240,7 +253,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 
 // keep writes what Open needs.
 func (c *Cluster) keep() error {
-	content, err := json.Marshal(kept{Nodes: c.cfg.Nodes, Index: c.cfg.Index, Zones: c.cfg.Zones, Binaries: c.bins})
+	content, err := json.Marshal(kept{Nodes: c.cfg.Nodes, IPVSNodes: c.cfg.IPVSNodes, Index: c.cfg.Index, Zones: c.cfg.Zones, Binaries: c.bins})
 	if err != nil {
 		return fmt.Errorf("encode configuration: %w", err)
 	}

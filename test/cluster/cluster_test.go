@@ -59,10 +59,10 @@ func TestClusterUp(t *testing.T) {
 	})
 }
 
-// startPods makes a Pod on each node and returns them when they are ready.
+// startPods makes a Pod on each node that runs containers and returns them when they are ready.
 func startPods(ctx context.Context, t *testing.T, c *Cluster) []core.Pod {
 	t.Helper()
-	for _, node := range c.Nodes {
+	for _, node := range c.containerNodes() {
 		pod := &core.Pod{
 			ObjectMeta: meta.ObjectMeta{Name: "on-" + node.Name, Labels: map[string]string{"app": "server"}},
 			Spec: core.PodSpec{NodeName: node.Name, Containers: []core.Container{{
@@ -88,7 +88,7 @@ func startPods(ctx context.Context, t *testing.T, c *Cluster) []core.Pod {
 				}
 			}
 		}
-		return len(ready) == len(c.Nodes), nil
+		return len(ready) == c.cfg.Nodes, nil
 	})
 	if err != nil {
 		t.Fatal(err)

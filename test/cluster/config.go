@@ -17,6 +17,8 @@ type Config struct {
 	Dir string
 	// Nodes is the number of nodes; 0 means 3.
 	Nodes int
+	// IPVSNodes is the number of further nodes, each a user-mode Linux kernel that has IPVS. They run no Pods.
+	IPVSNodes int
 	// Index sets the cluster apart from others on the machine: names, addresses. From
 	// 0 to MaxIndex, or Auto, which tests use.
 	Index int
@@ -49,6 +51,9 @@ func (c Config) Validate() error {
 	var problems []error
 	if !filepath.IsAbs(c.Dir) {
 		problems = append(problems, fmt.Errorf("field Dir is %q: give an absolute path", c.Dir))
+	}
+	if c.IPVSNodes < 0 || c.Nodes+c.IPVSNodes > MaxNodes {
+		problems = append(problems, fmt.Errorf("field IPVSNodes is %d: give 0 to %d, all Nodes together", c.IPVSNodes, MaxNodes))
 	}
 	if c.Nodes < 1 || c.Nodes > MaxNodes {
 		problems = append(problems, fmt.Errorf("field Nodes is %d: give 1 to %d", c.Nodes, MaxNodes))

@@ -30,7 +30,7 @@ func TestRemoveAfterACrash(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			killAt(ctx, t, line, exec.Command(command, "up", "--dir", dir, "--nodes", "1", "--index", "-1"))
+			killAt(ctx, t, line, exec.Command(command, "up", "--dir", dir, "--nodes", "1", "--ipvs-nodes", "1", "--index", "-1"))
 			ledger, err := footprint.Open(layout{dir}.state())
 			if err != nil {
 				t.Fatal(err)

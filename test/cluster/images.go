@@ -48,7 +48,7 @@ func (c *Cluster) Workload() string { return filepath.Join(c.files.images(), "wo
 // ImportImage loads a docker or OCI archive into all nodes; see Node.ImportImage.
 func (c *Cluster) ImportImage(ctx context.Context, archive string) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, node := range c.Nodes {
+	for _, node := range c.containerNodes() {
 		group.Go(func() error { return node.ImportImage(ctx, archive) })
 	}
 	return group.Wait()

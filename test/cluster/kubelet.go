@@ -11,8 +11,6 @@ import (
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/fairlead/fairlead/test/cluster/pki"
 )
 
 // containerdConfig needs two values: the folder of CNI plugins and that of their
@@ -124,7 +122,7 @@ func (n *Node) configure() error {
 		}
 	}
 	return n.cluster.authority.Kubeconfig(n.kubeconfig(), n.cluster.plan.endpoint(),
-		pki.Subject{Name: "system:node:" + n.Name, Groups: []string{"system:nodes"}})
+		n.identity())
 }
 
 func (n *Node) kubeconfig() string { return filepath.Join(n.dir(), n.Name+".kubeconfig") }
@@ -163,7 +161,7 @@ func (n *Node) register(ctx context.Context) error {
 	cidrs := []string{n.PodCIDRs[0].String(), n.PodCIDRs[1].String()}
 	node := &core.Node{
 		ObjectMeta: meta.ObjectMeta{Name: n.Name, Labels: map[string]string{core.LabelTopologyZone: n.Zone, core.LabelHostname: n.Name}},
-		Spec:       core.NodeSpec{PodCIDR: cidrs[0], PodCIDRs: cidrs},
+		Spec:       core.NodeSpec{PodCIDR: cidrs[0], PodCIDRs: cidrs, Taints: n.taints()},
 	}
 	if _, err := n.cluster.Client.CoreV1().Nodes().Create(ctx, node, meta.CreateOptions{}); err != nil {
 		return fmt.Errorf("register %s: %w", n.Name, err)
@@ -173,6 +171,9 @@ func (n *Node) register(ctx context.Context) error {
 
 // StartKubelet returns at once; the node is ready some seconds later.
 func (n *Node) StartKubelet() error {
+	if n.IPVS {
+		return fmt.Errorf("start kubelet of %s: %w", n.Name, errNoContainers)
+	}
 	_, err := n.launch("kubelet", n.cluster.bins["kubelet"],
 		"--config="+filepath.Join(n.dir(), "kubelet.yaml"),
 		"--kubeconfig="+n.kubeconfig(),

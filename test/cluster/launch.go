@@ -12,7 +12,8 @@ import (
 // outlives the caller and ends with the cluster at the latest.
 type Program struct {
 	daemon *daemon
-	owner  *Cluster
+	// killer is the signal by which the process ends at once: one that only stands for a program in another kernel passes it on.
+	killer unix.Signal
 }
 
 // Launch starts a program on the host; its output is appended to NAME.log in Logs.
@@ -21,7 +22,7 @@ func (c *Cluster) Launch(name string, argv ...string) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Program{daemon: d, owner: c}, nil
+	return &Program{daemon: d, killer: unix.SIGKILL}, nil
 }
 
 // Launch starts a program on the node; its output is appended to NODE-NAME.log in Logs.
@@ -30,7 +31,11 @@ func (n *Node) Launch(name string, argv ...string) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Program{daemon: d, owner: n.cluster}, nil
+	killer := unix.SIGKILL
+	if n.IPVS {
+		killer = unix.SIGUSR1 // see guest.Streams
+	}
+	return &Program{daemon: d, killer: killer}, nil
 }
 
 // Done is closed when the program has ended.
@@ -39,12 +44,12 @@ func (p *Program) Done() <-chan struct{} { return p.daemon.done }
 // Log is the path of the program's output.
 func (p *Program) Log() string { return p.daemon.log }
 
-// PID is the program's process, for what /proc tells of it.
+// PID is the program's process, for what /proc tells of it; on a node with a kernel of its own, the process that stands for it.
 func (p *Program) PID() int { return p.daemon.process.PID }
 
 // Kill ends the program at once, as kill -9 does, and returns when it is gone.
 func (p *Program) Kill(ctx context.Context) error {
-	if err := p.daemon.process.Kill(); err != nil {
+	if err := p.daemon.process.Signal(p.killer); err != nil {
 		return err
 	}
 	return p.wait(ctx)

@@ -13,12 +13,19 @@ import (
 )
 
 // checkMachine says what the machine lacks, all of it.
-func checkMachine() error {
+func checkMachine(cfg Config) error {
 	var problems []error
 	if os.Geteuid() != 0 {
 		problems = append(problems, errors.New("user: run as root: namespaces, mounts and packet filters are made"))
 	}
-	for _, command := range []string{"containerd", "ctr", "runc", "ip", "nft", "iptables", "conntrack", "nsenter", "unshare", "mount", "modprobe"} {
+	commands := []string{"containerd", "ctr", "runc", "ip", "nft", "iptables", "conntrack", "nsenter", "unshare", "mount", "modprobe"}
+	if cfg.IPVSNodes > 0 {
+		commands = append(commands, "linux.uml", "ipset", "ipvsadm")
+		if _, err := os.Stat("/dev/net/tun"); err != nil {
+			problems = append(problems, fmt.Errorf("network of an IPVS node: %w: load the module tun", err))
+		}
+	}
+	for _, command := range commands {
 		if _, err := exec.LookPath(command); err != nil {
 			problems = append(problems, fmt.Errorf("command %s: not found: run `make packages`", command))
 		}
@@ -62,7 +69,7 @@ func raise(file string, least int) error {
 // makeNetwork makes the namespaces of hub and nodes and joins them.
 func (c *Cluster) makeNetwork(ctx context.Context) error {
 	names := []string{c.plan.hub()}
-	for _, node := range c.Nodes {
+	for _, node := range c.containerNodes() {
 		names = append(names, node.namespace)
 	}
 	for _, name := range names {
@@ -70,5 +77,5 @@ func (c *Cluster) makeNetwork(ctx context.Context) error {
 			return fmt.Errorf("make namespace %s (%s): %w: %s", name, footprint.NamespacePath(name), err, output)
 		}
 	}
-	return c.plan.buildNetwork(ctx, len(c.Nodes))
+	return c.plan.buildNetwork(ctx, c.cfg.Nodes, c.cfg.IPVSNodes)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -17,19 +18,20 @@ func (a addresses) namespace(node int) string { return a.name() + "-" + a.nodeNa
 func (a addresses) hostLink() string { return a.name() + "-host" }
 
 // buildNetwork makes devices, addresses and routes of both families. The namespaces
-// exist. It fails if any of it is there already.
-func (a addresses) buildNetwork(ctx context.Context, nodes int) error {
+// exist. It fails if any of it is there already. After the nodes come kernels of their own, which do their part inside.
+func (a addresses) buildNetwork(ctx context.Context, nodes, kernels int) error {
+	all := nodes + kernels
 	steps := []struct {
 		namespace string // empty: the host's
 		lines     []string
-	}{{"", a.wires(nodes)}, {a.hub(), a.hubLines(nodes)}, {"", a.hostLines(nodes)}}
+	}{{"", a.wires(nodes)}, {a.hub(), a.taps(nodes, all)}, {a.hub(), a.hubLines(all)}, {"", a.hostLines(all)}}
 	for _, step := range steps {
 		if err := ipBatch(ctx, step.namespace, step.lines); err != nil {
 			return fmt.Errorf("build network: %w", err)
 		}
 	}
 	for n := 1; n <= nodes; n++ {
-		if err := ipBatch(ctx, a.namespace(n), a.nodeLines(n, nodes)); err != nil {
+		if err := ipBatch(ctx, a.namespace(n), a.nodeLines(n, all)); err != nil {
 			return fmt.Errorf("build network of node %d: %w", n, err)
 		}
 	}
@@ -41,6 +43,15 @@ func (a addresses) wires(nodes int) []string {
 	lines := []string{fmt.Sprintf("link add %s type veth peer name host netns %s", a.hostLink(), a.hub())}
 	for n := 1; n <= nodes; n++ {
 		lines = append(lines, fmt.Sprintf("link add eth0 netns %s type veth peer name %s netns %s", a.namespace(n), a.nodeName(n), a.hub()))
+	}
+	return lines
+}
+
+// taps are the devices of kernels in the hub: packets that go in come out of a process.
+func (a addresses) taps(nodes, all int) []string {
+	var lines []string
+	for n := nodes + 1; n <= all; n++ {
+		lines = append(lines, fmt.Sprintf("tuntap add dev %s mode tap", a.nodeName(n)))
 	}
 	return lines
 }
@@ -60,7 +71,7 @@ func (a addresses) hubLines(nodes int) []string {
 
 func (a addresses) hostLines(nodes int) []string {
 	lines := []string{fmt.Sprintf("link set %s up", a.hostLink())}
-	for _, addr := range append(a.apiServer(), a.controller()...) {
+	for _, addr := range slices.Concat(a.apiServer(), a.controller(), a.testBed()) {
 		lines = append(lines, addrLine(addr, a.hostLink()))
 	}
 	for n := 1; n <= nodes; n++ {

@@ -15,16 +15,18 @@ import (
 	"github.com/fairlead/fairlead/test/cluster/footprint"
 )
 
-// Node is a machine of the cluster: namespaces with a containerd and a kubelet.
+// Node is a machine of the cluster: namespaces with a containerd and a kubelet, or a kernel of its own without them.
 type Node struct {
 	Name     string
 	Zone     string
 	IPs      []netip.Addr   // IPv4 first
 	PodCIDRs []netip.Prefix // IPv4 first
+	// IPVS nodes are a user-mode Linux kernel that has IPVS. They run no Pods, but whatever Command and Launch start.
+	IPVS bool
 
 	cluster   *Cluster
 	index     int    // counted from 1
-	namespace string // of the network, as in `ip netns`
+	namespace string // of the network, as in `ip netns`; an IPVS node has none
 }
 
 // anchorScript makes a node of the namespaces it finds itself in, says so and sleeps.
@@ -56,10 +58,15 @@ exec sleep infinity >/dev/null 2>&1
 
 // Command returns a command that runs on the node: in its network, file system and
 // host name, with the machine's control groups and users. The process is argv's own,
-// so a signal to it reaches the program. The working directory is /.
+// so a signal to it reaches the program; on an IPVS node it stands for the program and passes signals on, and the
+// machine's files are there, but for /run, /var/lib and /var/log, to be read only. The working directory is /.
 func (n *Node) Command(ctx context.Context, argv ...string) *exec.Cmd {
-	anchor, _ := n.cluster.ledger.Process(n.anchor()) // without one, nsenter fails and says so
-	cmd := exec.CommandContext(ctx, "nsenter", slices.Concat(enter(anchor.PID), argv)...)
+	words := slices.Concat(n.enterKernel(), argv)
+	if !n.IPVS {
+		anchor, _ := n.cluster.ledger.Process(n.anchor()) // without one, nsenter fails and says so
+		words = slices.Concat([]string{"nsenter"}, enter(anchor.PID), argv)
+	}
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), path)
 	return cmd
 }
@@ -161,15 +168,17 @@ func (n *Node) startAnchor() error {
 
 // program is one that runs on the node, in the group beside the Pods'.
 func (n *Node) program(name string, argv ...string) (program, error) {
+	p := program{name: n.Name + "-" + name, group: n.group() + "/system"}
+	if n.IPVS {
+		p.argv = slices.Concat(n.enterKernel(), argv)
+		return p, nil
+	}
 	anchor, found := n.cluster.ledger.Process(n.anchor())
 	if !found {
 		return program{}, fmt.Errorf("start %s on %s: the node's anchor is gone", name, n.Name)
 	}
-	return program{
-		name:  n.Name + "-" + name,
-		group: n.group() + "/system",
-		argv:  slices.Concat([]string{"nsenter"}, enter(anchor.PID), argv),
-	}, nil
+	p.argv = slices.Concat([]string{"nsenter"}, enter(anchor.PID), argv)
+	return p, nil
 }
 
 func (n *Node) launch(name string, argv ...string) (*daemon, error) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -24,7 +26,7 @@ type Config struct {
 	Bin, Dir string
 	// Mode is the agents' --mode; empty is their default.
 	Mode string
-	// Nodes is the number of nodes; 0 means 3.
+	// Nodes is the number of nodes; 0 means 3. In mode ipvs there is one more, whose kernel has IPVS; the others fall back.
 	Nodes int
 	// Keep leaves the cluster running.
 	Keep bool
@@ -37,16 +39,19 @@ type Config struct {
 const (
 	// rate is each client's requests a second; each is a new connection.
 	rate = 50
-	// goal is what the median from the kubelet's write to the last kernel should not exceed in iptables mode. It is printed
-	// and not enforced: a time is a fact of the machine as well.
-	goal = 30 * time.Millisecond
+	// ipvs is the mode that the machine's own kernel may lack.
+	ipvs = "ipvs"
 )
 
 // Run tells the story. The error says what did not come true.
 func Run(ctx context.Context, cfg Config) (err error) {
 	t := newTeller(cfg.Out)
 	t.chapter("A real cluster, without kube-proxy and without endpoint controllers")
-	c, err := cluster.Start(ctx, cluster.Config{Dir: cfg.Dir, Nodes: cfg.Nodes, Index: cluster.Auto, Stdout: cfg.Out})
+	asked := cluster.Config{Dir: cfg.Dir, Nodes: cfg.Nodes, Index: cluster.Auto, Stdout: cfg.Out}
+	if cfg.Mode == ipvs {
+		asked.IPVSNodes = 1
+	}
+	c, err := cluster.Start(ctx, asked)
 	if err != nil {
 		return err
 	}
@@ -54,6 +59,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		if cfg.Keep {
 			t.keep(c)
 			return
+		}
+		if err != nil {
+			t.keepLogs(c)
 		}
 		err = errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 	}()
@@ -68,7 +76,7 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 	if err := s.WaitReady(ctx); err != nil {
 		return err
 	}
-	t.say("fairlead-controller runs on the host, fairlead-agent on %d nodes (%s mode)", len(c.Nodes), s.Mode(ctx))
+	t.say("fairlead-controller runs on the host, fairlead-agent on %d nodes (%s)", len(c.Nodes), modes(ctx, s))
 	vip, err := web.Deploy(ctx, c.Client)
 	if err != nil {
 		return err
@@ -142,6 +150,23 @@ func tellFlips(ctx context.Context, s *stage, n int, t *teller) ([]*flip, error)
 		t.say("… and %d times more, with each Pod in turn", n-1)
 	}
 	return flips, nil
+}
+
+// modes says by which mode each node forwards.
+func modes(ctx context.Context, s *fairlead.System) string {
+	of := map[string][]string{}
+	for _, n := range s.Cluster.Nodes {
+		mode := s.ModeOf(ctx, n)
+		of[mode] = append(of[mode], n.Name)
+	}
+	if len(of) == 1 {
+		return s.Mode(ctx) + " mode"
+	}
+	var parts []string
+	for _, mode := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, mode+" mode on "+strings.Join(of[mode], ", "))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func startTraffic(ctx context.Context, c *cluster.Cluster, vip string) ([]traffic.Client, error) {

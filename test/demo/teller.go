@@ -60,8 +60,9 @@ func (t *teller) verdict(flips []*flip, samples []workload.Sample, watches []aud
 	for _, ready := range []bool{false, true} {
 		t.latencies(flips, ready)
 	}
-	t.say("(the goal is p50 ≤ %v with the machine to itself; all nodes, the control plane and the clients share its %d cores, load %s)",
-		goal, runtime.NumCPU(), loadAverage())
+	// A goal and not enforced: a time is a fact of the machine as well.
+	t.say("(the goal is p50 ≤ 10 ms in nftables and IPVS mode, 30 ms in iptables mode, with the machine to itself;")
+	t.say(" all nodes, the control plane and the clients share its %d cores, load %s)", runtime.NumCPU(), loadAverage())
 	var held []string
 	for _, w := range watches {
 		held = append(held, fmt.Sprintf("%s %d", w.Resource, w.Open))

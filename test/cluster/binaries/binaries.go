@@ -35,6 +35,7 @@ type tool struct {
 	module  string // folder below test/tools
 	pkg     string // import path of its main package
 	ldflags string
+	tags    string // of the build; most have none
 }
 
 // tools lists the executables in the order in which they are built: the ones that
@@ -70,11 +71,7 @@ func Ensure(ctx context.Context, root string, progress io.Writer) (Set, error) {
 // Oracle returns the executable of test/tools/oracle, which prints kube-proxy's iptables rules, and builds it if the cache
 // lacks it, which takes half a minute. It is no part of a Set, since no cluster runs it.
 func Oracle(ctx context.Context, root string, progress io.Writer) (string, error) {
-	path, err := tool{name: "oracle", module: "oracle", pkg: ".", ldflags: "-s -w"}.ensure(ctx, root, progress)
-	if err != nil {
-		return "", fmt.Errorf("build oracle: %w", err)
-	}
-	return path, nil
+	return single(ctx, root, tool{name: "oracle", module: "oracle", pkg: ".", ldflags: "-s -w"}, progress)
 }
 
 // Build compiles the main package pkg, seen from folder dir, into a static executable.
@@ -122,7 +119,7 @@ func (t tool) ensure(ctx context.Context, root string, progress io.Writer) (stri
 	fmt.Fprintf(progress, "build %-24s (once, kept in %s)\n", t.name, cache)
 	// Built aside and renamed: an interrupted build must not look like a finished one.
 	partial := path + ".partial"
-	build := compilation{dir: dir, pkg: t.pkg, ldflags: t.ldflags, out: partial, env: []string{"GOWORK=off"}}
+	build := compilation{dir: dir, pkg: t.pkg, ldflags: t.ldflags, tags: t.tags, out: partial, env: []string{"GOWORK=off"}}
 	if err := build.watch(ctx, t.name, progress); err != nil {
 		return "", err
 	}
@@ -178,10 +175,10 @@ func lock(path string) (unlock func(), err error) {
 }
 
 // compilation is one call of `go build`: package pkg, seen from folder dir, with more
-// environment, into the file out.
+// environment, into the file out. tags may be empty.
 type compilation struct {
-	dir, pkg, ldflags, out string
-	env                    []string
+	dir, pkg, ldflags, tags, out string
+	env                          []string
 }
 
 // watch runs the compilation and says now and then that it goes on: the first one of
@@ -203,7 +200,7 @@ func (c compilation) watch(ctx context.Context, name string, progress io.Writer)
 }
 
 func (c compilation) run(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", c.ldflags, "-o", c.out, c.pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-tags", c.tags, "-ldflags", c.ldflags, "-o", c.out, c.pkg)
 	cmd.Dir = c.dir
 	cmd.Env = slices.Concat(os.Environ(), c.env, []string{"CGO_ENABLED=0"})
 	if output, err := cmd.CombinedOutput(); err != nil {

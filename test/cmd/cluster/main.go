@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/fairlead/fairlead/test/cluster"
@@ -22,7 +23,7 @@ import (
 const defaultDir = "/var/lib/fairlead-testbed"
 
 const usage = `Usage:
-  cluster up    [--nodes N] [--dns] [--dir DIR] [--index I]
+  cluster up    [--nodes N] [--ipvs-nodes N] [--dns] [--dir DIR] [--index I]
       starts a cluster and leaves it running; one that runs in DIR already is kept
   cluster down  [--dir DIR | --all]
       removes the cluster in DIR, or every one of this machine, also after a crash
@@ -41,11 +42,12 @@ func main() {
 
 // options are the flags of both commands.
 type options struct {
-	dir   string
-	nodes int
-	index int
-	dns   bool
-	all   bool
+	dir       string
+	nodes     int
+	ipvsNodes int
+	index     int
+	dns       bool
+	all       bool
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -57,6 +59,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.Usage = func() { fmt.Fprintln(flags.Output(), usage); flags.PrintDefaults() }
 	flags.StringVar(&o.dir, "dir", defaultDir, "folder of the cluster's files")
 	flags.IntVar(&o.nodes, "nodes", 3, "number of nodes")
+	flags.IntVar(&o.ipvsNodes, "ipvs-nodes", 0, "number of further nodes, each a user-mode Linux kernel that has IPVS; they run no Pods")
 	flags.IntVar(&o.index, "index", 0, "number that sets the cluster apart from others; -1 takes a free one")
 	flags.BoolVar(&o.dns, "dns", false, "deploy CoreDNS, which gets ready once a Service proxy runs")
 	flags.BoolVar(&o.all, "all", false, "down: remove every cluster of this machine")
@@ -91,10 +94,13 @@ func up(ctx context.Context, o options, stdout io.Writer) error {
 		return fmt.Errorf("flag --nodes is %d: give 1 to %d", o.nodes, cluster.MaxNodes)
 	}
 	c, err := cluster.Open(o.dir)
-	if err == nil && len(c.Nodes) == o.nodes && c.Healthy(ctx) {
-		fmt.Fprintf(stdout, "a cluster of %d nodes already runs in %s\n", o.nodes, o.dir)
-	} else {
-		c, err = cluster.Start(ctx, cluster.Config{Dir: o.dir, Nodes: o.nodes, Index: o.index, Stdout: stdout})
+	switch {
+	case err == nil && c.Healthy(ctx) && len(c.Nodes) != o.nodes+o.ipvsNodes:
+		return fmt.Errorf("a cluster of %d nodes runs in %s: remove it with `make cluster-down DIR=%s`, or give another DIR", len(c.Nodes), o.dir, o.dir)
+	case err == nil && c.Healthy(ctx):
+		fmt.Fprintf(stdout, "a cluster of %d nodes already runs in %s\n", len(c.Nodes), o.dir)
+	default:
+		c, err = cluster.Start(ctx, cluster.Config{Dir: o.dir, Nodes: o.nodes, IPVSNodes: o.ipvsNodes, Index: o.index, Stdout: stdout})
 		if err != nil {
 			return err
 		}
@@ -104,8 +110,22 @@ func up(ctx context.Context, o options, stdout io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintf(stdout, "\nexport KUBECONFIG=%s\nexport PATH=%s:$PATH\n", c.AdminKubeconfig(), filepath.Dir(c.Kubectl()))
+	guide(c, stdout)
 	return nil
+}
+
+// guide says how to work with a running cluster.
+func guide(c *cluster.Cluster, stdout io.Writer) {
+	node := c.Nodes[0]
+	fmt.Fprintf(stdout, `
+export KUBECONFIG=%s
+export PATH=%s:$PATH
+
+Nothing forwards Services yet: start Fairlead, or kube-proxy. A program on the host is at %s for the nodes; one that is to run on
+a node enters its network, as in: nsenter --net=%s ip address
+Nodes know two images and pull none: %s
+Remove it all with: make cluster-down DIR=%s
+`, c.AdminKubeconfig(), filepath.Dir(c.Kubectl()), c.ControllerIPs()[0], node.NetworkNamespace(), strings.Join([]string{cluster.WorkloadImage, cluster.CoreDNSImage}, ", "), c.Dir())
 }
 
 func down(ctx context.Context, o options, stdout io.Writer) error {
@@ -118,10 +138,18 @@ func down(ctx context.Context, o options, stdout io.Writer) error {
 		dirs = slices.Compact(slices.Sorted(slices.Values(append(dirs, claimed...))))
 	}
 	for _, dir := range dirs {
+		exists, err := cluster.Exists(dir)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			fmt.Fprintf(stdout, "no cluster in %s\n", dir)
+			continue
+		}
 		if err := cluster.Remove(ctx, dir); err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "removed what was in %s\n", dir)
+		fmt.Fprintf(stdout, "removed the cluster in %s\n", dir)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ func TestBadInputGetsOneClearLine(t *testing.T) {
 		{[]string{"sideways"}, `unknown command "sideways"`},
 		{[]string{"up", "--nodes", "0", "--dir", dir}, "flag --nodes is 0"},
 		{[]string{"up", "--nodes", "1000", "--dir", dir}, "field Nodes is 1000"},
+		{[]string{"up", "--ipvs-nodes", "-1", "--dir", dir}, "field IPVSNodes is -1"},
 		{[]string{"up", "--index", "64", "--dir", dir}, "field Index is 64"},
 		{[]string{"up", "--colour"}, "-colour"},
 		{[]string{"down", "everything"}, `unexpected argument "everything"`},
