@@ -43,6 +43,8 @@ type Config struct {
 	ConntrackLiberal bool `json:"conntrackLiberal,omitempty"`
 	// AllowedExternalIPs is Fairlead's alone.
 	AllowedExternalIPs []string `json:"allowedExternalIPs,omitempty"`
+	// ServiceCIDRs are the ranges of cluster IPs, which nftables mode alone looks at.
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 }
 
 // Clone returns a copy that shares nothing.

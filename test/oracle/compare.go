@@ -9,21 +9,31 @@ import (
 
 	"github.com/fairlead/fairlead/proto/fwd"
 	"github.com/fairlead/fairlead/test/oracle/iptrace"
+	"github.com/fairlead/fairlead/test/oracle/journey"
+	"github.com/fairlead/fairlead/test/oracle/nftrace"
 )
 
 // Rules are the rules of one node, by family, as iptables-save prints them.
 type Rules map[fwd.Family]string
 
+// tracer follows packets through the rules of one side.
+type tracer interface {
+	Trace(h journey.Host, p journey.Packet, m journey.Memory) ([]journey.Result, error)
+}
+
 // Mismatch is a packet of which two rulesets make different things.
 type Mismatch struct {
+	// Mode is ours.
+	Mode  Mode
 	Probe Probe
 	// Remembers is the endpoint that both sides remember the client to have reached before, and how long ago; "" for none.
-	Remembers    string
+	Remembers string
+	// Theirs is what has become of it in kube-proxy's rules, but for what is meant to differ.
 	Theirs, Ours Outcomes
 }
 
 // Outcomes are the things that can become of a packet, with their probabilities.
-type Outcomes map[iptrace.Outcome]float64
+type Outcomes map[journey.Outcome]float64
 
 // String returns one line for each outcome, sorted.
 func (o Outcomes) String() string {
@@ -35,49 +45,76 @@ func (o Outcomes) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// equal allows for the digits that iptables keeps of a probability.
+// equal allows for the digits that iptables keeps of a probability, and for nftables mode's way of drawing, which favours
+// some endpoints by less than a hundredth of their share.
 func (o Outcomes) equal(other Outcomes) bool {
-	const digits = 1e-6
-	return maps.EqualFunc(o, other, func(a, b float64) bool { return math.Abs(a-b) < digits })
+	const digits, share = 1e-6, 0.01
+	return maps.EqualFunc(o, other, func(a, b float64) bool { return math.Abs(a-b) < max(digits, share*min(a, b)) })
 }
 
 // String returns the mismatch for people.
 func (m Mismatch) String() string {
 	indent := func(o Outcomes) string { return "    " + strings.ReplaceAll(o.String(), "\n", "\n    ") }
-	text := m.Probe.String()
+	text := fmt.Sprintf("%s mode, %v", m.Mode, m.Probe)
 	if m.Remembers != "" {
 		text += ", a client of " + m.Remembers
 	}
 	return fmt.Sprintf("%s\n  kube-proxy:\n%s\n  Fairlead:\n%s", text, indent(m.Theirs), indent(m.Ours))
 }
 
-// sides are the two rulesets of one family.
-type sides struct{ theirs, ours *iptrace.Ruleset }
+// side is one ruleset of one family.
+type side struct {
+	name string
+	// mode is "" for kube-proxy.
+	mode Mode
+	tracer
+}
 
-// Compare sends all probes through both rulesets.
-func Compare(c *Cluster, theirs, ours Rules) ([]Mismatch, error) {
-	var all []Mismatch
-	for _, family := range fwd.Families() {
-		var both sides
-		var err error
-		if both.theirs, err = iptrace.Parse(family, theirs[family]); err != nil {
-			return nil, fmt.Errorf("kube-proxy's rules, %v: %w", family, err)
+// sides are kube-proxy's rules, and then ours in each mode.
+type sides []side
+
+func parse(f fwd.Family, theirs Rules, ours map[Mode]Rules) (sides, error) {
+	rules, err := iptrace.Parse(f, theirs[f])
+	if err != nil {
+		return nil, fmt.Errorf("kube-proxy's rules, %v: %w", f, err)
+	}
+	all := sides{{"kube-proxy's rules", "", rules}}
+	for _, mode := range slices.Sorted(maps.Keys(ours)) {
+		var t tracer
+		switch mode {
+		case IPTables:
+			t, err = iptrace.Parse(f, ours[mode][f])
+		case NFTables:
+			t, err = nftrace.Parse(f, ours[mode][f])
 		}
-		if both.ours, err = iptrace.Parse(family, ours[family]); err != nil {
-			return nil, fmt.Errorf("our rules, %v: %w", family, err)
+		if err != nil {
+			return nil, fmt.Errorf("our rules, %s mode, %v: %w", mode, f, err)
+		}
+		all = append(all, side{fmt.Sprintf("our rules, %s mode", mode), mode, t})
+	}
+	return all, nil
+}
+
+// Compare sends all probes through kube-proxy's rules and through ours in each mode.
+func Compare(c *Cluster, theirs Rules, ours map[Mode]Rules, differences []Difference) ([]Mismatch, error) {
+	var all []Mismatch
+	facts := newFacts(c)
+	for _, family := range fwd.Families() {
+		s, err := parse(family, theirs, ours)
+		if err != nil {
+			return nil, err
 		}
 		probes := Probes(c, family)
-		remembered := memories{}
+		w := comparison{s, facts, differences}
+		remembered := memories{sides: len(s), by: map[string]map[string][][]string{}}
 		for _, p := range probes {
-			m, differs, err := both.compare(p, "", [2]iptrace.Memory{}, remembered)
+			differ, err := w.compare(p, "", make([]journey.Memory, len(s)), &remembered)
 			if err != nil {
 				return nil, err
 			}
-			if differs {
-				all = append(all, m)
-			}
+			all = append(all, differ...)
 		}
-		again, err := both.compareAffinity(probes, remembered)
+		again, err := w.compareAffinity(probes, remembered)
 		if err != nil {
 			return nil, err
 		}
@@ -86,72 +123,89 @@ func Compare(c *Cluster, theirs, ours Rules) ([]Mismatch, error) {
 	return all, nil
 }
 
-// memories are the lists of xt_recent that hold a client after it reached an endpoint, on both sides: by Service port and
-// client, then by endpoint.
-type memories map[string]map[string]*[2][]string
-
-func (m memories) of(p Probe) map[string]*[2][]string {
-	key := p.Service + " " + p.Client + p.Packet.Src.String()
-	if m[key] == nil {
-		m[key] = map[string]*[2][]string{}
-	}
-	return m[key]
+// memories are what holds a client after it reached an endpoint, on all sides: by Service port and client, then by endpoint.
+type memories struct {
+	sides int
+	by    map[string]map[string][][]string
 }
 
-// compare sends one probe through both sides, and takes down what they then remember.
-func (s sides) compare(p Probe, note string, memory [2]iptrace.Memory, remembered memories) (Mismatch, bool, error) {
-	m := Mismatch{Probe: p, Remembers: note}
-	for i, rules := range []*iptrace.Ruleset{s.theirs, s.ours} {
-		results, err := rules.Trace(p.Host, p.Packet, memory[i])
+func (m memories) of(p Probe) map[string][][]string {
+	key := p.Service + " " + p.Client + p.Packet.Src.String()
+	if m.by[key] == nil {
+		m.by[key] = map[string][][]string{}
+	}
+	return m.by[key]
+}
+
+func (m memories) note(p Probe, side int, r journey.Result) {
+	if p.AffinitySeconds == 0 || len(r.Remembered) == 0 {
+		return
+	}
+	at, endpoint := m.of(p), r.To.String()
+	if at[endpoint] == nil {
+		at[endpoint] = make([][]string, m.sides)
+	}
+	at[endpoint][side] = r.Remembered
+}
+
+// comparison is the sides of one family, and what is meant to differ.
+type comparison struct {
+	sides
+	facts       facts
+	differences []Difference
+}
+
+// compare sends one probe through all sides, and takes down what they then remember.
+func (w comparison) compare(p Probe, note string, memory []journey.Memory, remembered *memories) ([]Mismatch, error) {
+	var differ []Mismatch
+	var theirs Outcomes
+	for i, side := range w.sides {
+		results, err := side.Trace(p.Host, p.Packet, memory[i])
 		if err != nil {
-			return m, false, fmt.Errorf("%s: %w", []string{"kube-proxy's rules", "our rules"}[i], err)
+			return nil, fmt.Errorf("%s: %w", side.name, err)
 		}
 		outcomes := Outcomes{}
 		for _, r := range results {
 			outcomes[r.Outcome] += r.Probability
-			if remembered != nil && p.AffinitySeconds > 0 && len(r.Remembered) > 0 {
-				at := remembered.of(p)
-				endpoint := r.To.String()
-				if at[endpoint] == nil {
-					at[endpoint] = &[2][]string{}
-				}
-				at[endpoint][i] = r.Remembered
+			if remembered != nil {
+				remembered.note(p, i, r)
 			}
 		}
 		if i == 0 {
-			m.Theirs = outcomes
-		} else {
-			m.Ours = outcomes
+			theirs = outcomes
+			continue
+		}
+		w.facts.mode = side.mode
+		if expected := w.facts.expected(w.differences, p, theirs); !expected.equal(outcomes) {
+			differ = append(differ, Mismatch{side.mode, p, note, expected, outcomes})
 		}
 	}
-	return m, !m.Theirs.equal(m.Ours), nil
+	return differ, nil
 }
 
 // compareAffinity sends the probes of Services with affinity again, as a client that has reached an endpoint by any of the
 // Service port's addresses: just before and just after its time is up.
-func (s sides) compareAffinity(probes []Probe, remembered memories) ([]Mismatch, error) {
+func (w comparison) compareAffinity(probes []Probe, remembered memories) ([]Mismatch, error) {
 	var all []Mismatch
 	for _, p := range probes {
 		if p.AffinitySeconds == 0 {
 			continue
 		}
 		for _, endpoint := range slices.Sorted(maps.Keys(remembered.of(p))) {
-			lists := remembered.of(p)[endpoint]
+			names := remembered.of(p)[endpoint]
 			for _, age := range []uint32{p.AffinitySeconds - 1, p.AffinitySeconds + 1} {
-				var memory [2]iptrace.Memory
+				memory := make([]journey.Memory, len(w.sides))
 				for i := range memory {
-					memory[i] = iptrace.Memory{}
-					for _, list := range lists[i] {
-						memory[i][list] = age
+					memory[i] = journey.Memory{}
+					for _, name := range names[i] {
+						memory[i][name] = age
 					}
 				}
-				m, differs, err := s.compare(p, fmt.Sprintf("%s %d s ago", endpoint, age), memory, nil)
+				differ, err := w.compare(p, fmt.Sprintf("%s %d s ago", endpoint, age), memory, nil)
 				if err != nil {
 					return nil, err
 				}
-				if differs {
-					all = append(all, m)
-				}
+				all = append(all, differ...)
 			}
 		}
 	}

@@ -4,11 +4,9 @@ import (
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/fairlead/fairlead/proto/fwd"
-	"github.com/fairlead/fairlead/test/oracle/iptrace"
 )
 
 // Difference is one thing that Fairlead means to do in another way than kube-proxy. docs/differences.md has a section of
@@ -19,12 +17,15 @@ type Difference struct {
 	// Edit takes out of a cluster what Fairlead leaves out: Fairlead, shown the cluster as it is, must do what kube-proxy
 	// does with the edited one. nil changes nothing.
 	Edit func(*Cluster)
-	// Explains reports whether a mismatch is this difference and no more than that. nil explains none.
-	Explains func(*Cluster, Mismatch) bool
+	// Expects turns what becomes of a packet in kube-proxy's rules into what must become of it in ours; where this is not
+	// about the packet, that is the same. nil changes nothing.
+	Expects func(facts, Probe, Outcomes) Outcomes
+	// Mode is the only one that has the difference; "" is all.
+	Mode Mode
 }
 
-// Differences lists all of them, in the order in which their edits apply. A mismatch that none accounts for is a bug on one
-// of the two sides.
+// Differences lists all of them, in the order in which they apply. A mismatch that none accounts for is a bug on one of the
+// two sides.
 func Differences() []Difference {
 	return []Difference{
 		{Name: "Endpoints that reach into the node are refused", Edit: refuseUnfit},
@@ -33,7 +34,11 @@ func Differences() []Difference {
 		{Name: "External IPs have to be allowed", Edit: forbidExternalIPs},
 		{Name: "A virtual IP that is claimed twice has one owner", Edit: settleClaims},
 		{Name: "Node ports do not answer at loopback addresses", Edit: func(c *Cluster) { c.Config.LocalhostNodePorts = false }},
-		{Name: "Node ports refuse only where they would answer", Explains: refusedElsewhere},
+		{Name: "Node ports refuse only where they would answer", Expects: refusedElsewhere},
+		{Name: "nftables mode: node ports answer at the node's primary addresses", Mode: NFTables, Expects: notPrimary},
+		{Name: "nftables mode: nothing is accepted on behalf of other tables", Mode: NFTables, Expects: acceptedByNobody},
+		{Name: "nftables mode: a cluster IP refuses what is no Service port", Mode: NFTables, Expects: undefinedPort},
+		{Name: "nftables mode: what is for a cluster IP of nobody is dropped", Mode: NFTables, Expects: clusterIPOfNobody},
 	}
 }
 
@@ -46,13 +51,6 @@ func Edited(c *Cluster, differences []Difference) *Cluster {
 		}
 	}
 	return e
-}
-
-// Unexplained returns the mismatches that no Difference explains.
-func Unexplained(c *Cluster, all []Mismatch, differences []Difference) []Mismatch {
-	return slices.DeleteFunc(slices.Clone(all), func(m Mismatch) bool {
-		return slices.ContainsFunc(differences, func(d Difference) bool { return d.Explains != nil && d.Explains(c, m) })
-	})
 }
 
 func forbidExternalIPs(c *Cluster) {
@@ -95,28 +93,4 @@ func virtual(owners map[claim][]owner, s *discoveryv1.EndpointSlice, e discovery
 		protocol, err := fwd.ParseProtocol(string(*p.Protocol))
 		return err == nil && p.Port != nil && len(owners[claim{a, protocol, uint16(*p.Port)}]) > 0
 	})
-}
-
-// refusedElsewhere: kube-proxy refuses connections to a node port without endpoints at every address of the node, even at
-// those where the port would not be forwarded if there were endpoints.
-func refusedElsewhere(c *Cluster, m Mismatch) bool {
-	p := m.Probe.Packet
-	for o := range m.Theirs {
-		if o.Fate != iptrace.Rejected && o.Fate != iptrace.Dropped {
-			return false
-		}
-	}
-	untouched := Outcomes{iptrace.Outcome{Fate: iptrace.Passed}: 1}
-	isNodePort := slices.ContainsFunc(c.Services, func(s corev1.Service) bool {
-		return slices.ContainsFunc(s.Spec.Ports, func(sp corev1.ServicePort) bool { return uint16(sp.NodePort) == p.DPort })
-	})
-	return isNodePort && m.Ours.equal(untouched) && m.Probe.Host.Owns(p.Dst) && !answersNodePorts(c, p.Dst)
-}
-
-// answersNodePorts reports whether node ports are forwarded at an address of the node.
-func answersNodePorts(c *Cluster, a netip.Addr) bool {
-	own := slices.DeleteFunc(slices.Clone(c.Config.NodePortAddresses), func(r string) bool {
-		return netip.MustParsePrefix(r).Addr().Is4() != a.Is4()
-	})
-	return !a.IsLoopback() && (len(own) == 0 || slices.ContainsFunc(own, func(r string) bool { return netip.MustParsePrefix(r).Contains(a) }))
 }

@@ -94,6 +94,10 @@ func cases() map[string]func(*Cluster) {
 			c.Config.NodePortAddresses = []string{"192.0.2.0/24"}
 			c.EndpointSlices[0].Endpoints = nil
 		},
+		"nftables mode: node ports answer at the node's primary addresses": func(*Cluster) {},
+		"nftables mode: nothing is accepted on behalf of other tables":     func(*Cluster) {},
+		"nftables mode: a cluster IP refuses what is no Service port":      func(*Cluster) {},
+		"nftables mode: what is for a cluster IP of nobody is dropped":     func(c *Cluster) { c.Config.ServiceCIDRs = []string{"10.96.0.0/16"} },
 	}
 }
 

@@ -61,6 +61,8 @@ func configFeatures() []Feature {
 	}
 	return append(all,
 		config("cluster CIDR of one family", func(c *Config) bool { return len(c.ClusterCIDRs) == 1 }),
+		config("liberal connection tracking", func(c *Config) bool { return c.ConntrackLiberal }),
+		config("Service ranges", func(c *Config) bool { return len(c.ServiceCIDRs) > 0 }),
 		config("masquerade-all", func(c *Config) bool { return c.MasqueradeAll }),
 		config("another masquerade bit", func(c *Config) bool { return c.MasqueradeBit != 14 }),
 		config("node port addresses", func(c *Config) bool { return len(c.NodePortAddresses) > 0 }),

@@ -118,6 +118,7 @@ func (g *generator) config() {
 		MasqueradeAll:      g.chance(15),
 		MasqueradeBit:      14,
 		LocalhostNodePorts: g.chance(5),
+		ConntrackLiberal:   g.chance(10),
 		AllowedExternalIPs: []string{"0.0.0.0/0", "::/0"},
 	}
 	switch c.DetectLocal {
@@ -137,6 +138,9 @@ func (g *generator) config() {
 	}
 	if g.chance(6) {
 		c.AllowedExternalIPs = pick(g, nil, []string{"203.0.113.0/27", "2001:db8:e::/124"})
+	}
+	if g.chance(40) {
+		c.ServiceCIDRs = pick(g, []string{"10.96.0.0/16", "fd00:96::/112"}, []string{"fd00:96::/112"})
 	}
 	g.cluster.Config = c
 }

@@ -13,24 +13,39 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// Ours is what Fairlead would program: the commands `fairlead-controller table` and `fairlead-agent plan`, one after the
-// other, in this process. Any number of goroutines may call it.
-func Ours(ctx context.Context, c *Cluster) (Rules, error) {
+// Mode is a mode of fairlead-agent that is compared.
+type Mode string
+
+// The modes.
+const (
+	IPTables Mode = "iptables"
+	NFTables Mode = "nftables"
+)
+
+// Modes are all that are compared.
+func Modes() []Mode { return []Mode{IPTables, NFTables} }
+
+// Ours is what Fairlead would program in each mode: the commands `fairlead-controller table` and `fairlead-agent plan`, one
+// after the other, in this process. Any number of goroutines may call it.
+func Ours(ctx context.Context, c *Cluster) (map[Mode]Rules, error) {
 	table, err := Table(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	rules := Rules{}
-	for _, family := range fwd.Families() {
-		args := append([]string{"plan", "-f", "-", "--family", family.String()}, planFlags(&c.Config)...)
-		rules[family], err = output("fairlead-agent", args, func(args []string, out, problems io.Writer) int {
-			return agent.Command{Stdin: strings.NewReader(table), Stdout: out, Stderr: problems}.Run(ctx, args)
-		})
-		if err != nil {
-			return nil, err
+	ours := map[Mode]Rules{}
+	for _, mode := range Modes() {
+		ours[mode] = Rules{}
+		for _, family := range fwd.Families() {
+			args := append([]string{"plan", "-f", "-", "--mode", string(mode), "--family", family.String()}, planFlags(&c.Config)...)
+			ours[mode][family], err = output("fairlead-agent", args, func(args []string, out, problems io.Writer) int {
+				return agent.Command{Stdin: strings.NewReader(table), Stdout: out, Stderr: problems}.Run(ctx, args)
+			})
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
-	return rules, nil
+	return ours, nil
 }
 
 // Table is the node's forwarding table in text form.
@@ -41,6 +56,7 @@ func Table(ctx context.Context, c *Cluster) (string, error) {
 	}
 	args := []string{"table", "-f", "-", "--node", c.Node.Name}
 	args = appendFlag(args, "--allowed-external-ips", c.Config.AllowedExternalIPs...)
+	args = appendFlag(args, "--service-cidrs", c.Config.ServiceCIDRs...)
 	return output("fairlead-controller", args, func(args []string, out, problems io.Writer) int {
 		return controller.Command{Stdin: bytes.NewReader(manifests), Stdout: out, Stderr: problems}.Run(ctx, args)
 	})
@@ -48,8 +64,8 @@ func Table(ctx context.Context, c *Cluster) (string, error) {
 
 // planFlags are the agent's flags for a configuration.
 func planFlags(c *Config) []string {
-	args := []string{"--mode", "iptables", "--iptables-masquerade-bit", strconv.Itoa(c.MasqueradeBit)}
-	args = append(args, fmt.Sprintf("--masquerade-all=%t", c.MasqueradeAll))
+	args := []string{"--iptables-masquerade-bit", strconv.Itoa(c.MasqueradeBit)}
+	args = append(args, fmt.Sprintf("--masquerade-all=%t", c.MasqueradeAll), fmt.Sprintf("--conntrack-tcp-be-liberal=%t", c.ConntrackLiberal))
 	for _, f := range []struct {
 		name   string
 		values []string

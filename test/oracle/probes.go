@@ -8,16 +8,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead/fairlead/proto/fwd"
-	"github.com/fairlead/fairlead/test/oracle/iptrace"
+	"github.com/fairlead/fairlead/test/oracle/journey"
 )
 
 // Probe is one packet.
 type Probe struct {
 	// Client and Destination say in words who sends it and where to.
 	Client, Destination string
-	Packet              iptrace.Packet
+	Packet              journey.Packet
 	// Host is the node; a probe may give it addresses that interfaces do not have.
-	Host iptrace.Host
+	Host journey.Host
 	// Service is the name of the Service port behind Destination, "" for none; AffinitySeconds its time-out.
 	Service         string
 	AffinitySeconds uint32
@@ -53,7 +53,7 @@ type destination struct {
 
 // Probes are all packets of one family worth sending in a cluster.
 func Probes(c *Cluster, family fwd.Family) []Probe {
-	host := iptrace.Host{Addrs: c.Addrs()}
+	host := journey.Host{Addrs: c.Addrs()}
 	var probes []Probe
 	for _, d := range destinations(c, family) {
 		who := clients(c, family)
@@ -73,7 +73,7 @@ func Probes(c *Cluster, family fwd.Family) []Probe {
 	return append(probes, tracked(c, host, family)...)
 }
 
-func probe(host iptrace.Host, from client, d destination) Probe {
+func probe(host journey.Host, from client, d destination) Probe {
 	if from.device == "" && (from.owns || host.Owns(d.addr)) {
 		from.src = d.addr
 	}
@@ -82,7 +82,7 @@ func probe(host iptrace.Host, from client, d destination) Probe {
 	}
 	return Probe{
 		Client: from.name, Destination: d.name, Host: host, Service: d.service, AffinitySeconds: d.affinity,
-		Packet: iptrace.Packet{In: from.device, Src: from.src, Dst: d.addr, Protocol: d.protocol, DPort: d.port},
+		Packet: journey.Packet{In: from.device, Src: from.src, Dst: d.addr, Protocol: d.protocol, DPort: d.port},
 	}
 }
 
@@ -140,6 +140,8 @@ func destinations(c *Cluster, f fwd.Family) []destination {
 				add("node port at the cluster IP", true, addrsOf(f, svc.Spec.ClusterIPs...)...)
 			}
 			d.service, d.affinity, d.sources = "", 0, nil
+			d.port = uint16(port.Port)
+			add("cluster IP of nobody", true, addrsOf(f, "10.96.200.1", "fd00:96::c801")...)
 			d.port = 9
 			add("no port", true, addrsOf(f, svc.Spec.ClusterIPs...)...)
 			d.port, d.protocol = uint16(port.Port), fwd.Protocols()[(slices.Index(fwd.Protocols(), proto)+1)%3]
@@ -181,9 +183,9 @@ func endpointClients(c *Cluster, svc *corev1.Service, f fwd.Family) []client {
 
 // tracked are packets of connections that exist, or that connection tracking does not understand, on their way back from a
 // Pod.
-func tracked(c *Cluster, host iptrace.Host, f fwd.Family) []Probe {
+func tracked(c *Cluster, host journey.Host, f fwd.Family) []Probe {
 	var probes []Probe
-	for _, state := range []iptrace.State{iptrace.Established, iptrace.Invalid} {
+	for _, state := range []journey.State{journey.Established, journey.Invalid} {
 		from := clients(c, f)[2]
 		p := probe(host, from, destination{name: "a client, as a reply", addr: clients(c, f)[0].src, port: 40000, protocol: fwd.TCP})
 		p.Packet.State = state

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 
 	"github.com/fairlead/fairlead/test/bench/stream"
 	"github.com/fairlead/fairlead/test/bench/world"
@@ -32,10 +33,15 @@ func startAgent(ctx context.Context, in setting) (contestant, error) {
 	ctx, a.cancel = context.WithCancel(ctx)
 	go func() { a.served <- a.server.Serve(ctx, l) }()
 	env, err := in.environment()
+	var state string
+	if err == nil {
+		state, err = os.MkdirTemp(in.dir, "agent-state-") // as new: a table on disk would be resumed from
+	}
 	if err == nil {
 		a.process, err = start(command{site: in.site, dir: in.dir, env: env, argv: append([]string{
 			in.programs["fairlead-agent"], "--node-name", world.NodeName, "--controller", l.Addr().String(), "--insecure",
 			"--cluster-cidr", world.ClusterCIDR().String(), "--conntrack-max-per-core=0", "--conntrack-min=0",
+			"--state-dir", state,
 		}, in.mode.Agent...)})
 	}
 	if err != nil {

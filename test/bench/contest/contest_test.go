@@ -33,7 +33,7 @@ func TestRun(t *testing.T) {
 	t.Cleanup(cancel)
 	var progress strings.Builder
 	results, err := Run(ctx, Config{
-		Modes: Modes(), Plan: []Stage{{world.World{Services: 20, Endpoints: 2}, 1, 2, 40, 0}}, Dir: t.TempDir(), Progress: &progress,
+		Modes: Modes(), Plan: []Stage{Stage{Rounds: 1, Changes: 2, Connections: 40}.at(20, 2)}, Dir: t.TempDir(), Progress: &progress,
 		Programs: map[string]string{"kube-proxy": programs["kube-proxy"], "fairlead-agent": agent},
 	})
 	if err != nil {
@@ -152,7 +152,7 @@ func TestASlowStartIsNotRepeated(t *testing.T) {
 }
 
 func TestPlansAreValid(t *testing.T) {
-	for _, s := range slices.Concat(FullPlan(), QuickPlan(), SinglePlan(world.World{Services: 1, Endpoints: 1})) {
+	for _, s := range slices.Concat(FullPlan(), QuickPlan(), IPVSPlan(), SinglePlan(world.World{Services: 1, Endpoints: 1})) {
 		if err := s.World.Validate(); err != nil || s.Rounds < 1 || s.Changes < 1 || s.Connections < blocks {
 			t.Errorf("%+v: %v", s, err)
 		}

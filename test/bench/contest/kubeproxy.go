@@ -62,6 +62,9 @@ func startKubeProxy(_ context.Context, in setting) (contestant, error) {
 		if config, err = in.kubeProxyConfig("http://" + l.Addr().String()); err == nil {
 			// Level 2 is what kubeadm's manifests and most others set; it tells when a pass over the rules has ended.
 			argv := []string{in.programs["kube-proxy"], "--config", config, "--v=2"}
+			if in.mode.Peer == "ipvs" {
+				argv = append(argv, "--vmodule=proxier=4") // it tells it there, and once a line or two for each new Service
+			}
 			k.process, err = start(command{site: in.site, dir: in.dir, env: env, argv: argv, line: k.read})
 		}
 	}

@@ -1,6 +1,7 @@
 package contest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ type Config struct {
 	Dir string
 	// Progress gets a line for each visit.
 	Progress io.Writer
+	// Multi is the iptables of the node without a proxy, as Mode.Multi; empty is xtables-nft-multi.
+	Multi string
 }
 
 // Result is what was found for one mode and one size.
@@ -37,7 +40,7 @@ func Run(ctx context.Context, cfg Config) (results []Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, plain.Close()) }()
-	if err := plain.Masquerade(ctx); err != nil {
+	if err := plain.Masquerade(ctx, cmp.Or(cfg.Multi, "xtables-nft-multi")); err != nil {
 		return nil, err
 	}
 	for _, stage := range cfg.Plan {
@@ -45,9 +48,12 @@ func Run(ctx context.Context, cfg Config) (results []Result, err error) {
 			return nil, fmt.Errorf("plan: %w", err)
 		}
 		for _, mode := range cfg.Modes {
+			if stage.Only != "" && stage.Only != mode.Name {
+				continue
+			}
 			r := Result{Mode: mode, Stage: stage, Of: map[Side][]Figures{}}
 			for round := range stage.Rounds {
-				for _, side := range order(round, stage.World.Services <= mode.PeerMost) {
+				for _, side := range order(round, stage.World.Total() <= mode.PeerMost) {
 					if endless(r.Of[side]) {
 						continue
 					}

@@ -102,10 +102,10 @@ func (s *Site) connect(ctx context.Context) error {
 }
 
 // Masquerade gives the node the one rule that it has before any Service: Pods are hidden from the world outside, as a CNI
-// plugin does it. Connection tracking is in use from there on.
-func (s *Site) Masquerade(ctx context.Context) error {
+// plugin does it. Connection tracking is in use from there on. The rule is of the flavour of multi, such as xtables-nft-multi.
+func (s *Site) Masquerade(ctx context.Context, multi string) error {
 	return s.node.run(ctx, []string{
-		"iptables-nft", "-t", "nat", "-A", "POSTROUTING", "-s", world.PodCIDR().String(), "!", "-d", "10.0.0.0/8", "-j", "MASQUERADE",
+		multi, "iptables", "-t", "nat", "-A", "POSTROUTING", "-s", world.PodCIDR().String(), "!", "-d", "10.0.0.0/8", "-j", "MASQUERADE",
 	})
 }
 

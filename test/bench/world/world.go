@@ -33,8 +33,11 @@ const (
 // MaxServices is how many Services a World may have.
 const MaxServices = 200_000
 
-// MaxEndpoints is how many endpoints each of them may have.
-const MaxEndpoints = 8
+// MaxEndpoints is how many endpoints each of them may have, MaxTotal how many all may have: as many addresses are theirs.
+const (
+	MaxEndpoints = 100
+	MaxTotal     = 1 << 20
+)
 
 // ServiceCIDR holds the cluster IPs.
 func ServiceCIDR() netip.Prefix { return netip.MustParsePrefix("10.96.0.0/12") }
@@ -73,9 +76,14 @@ func (w World) Validate() error {
 		return fmt.Errorf("services: %d: want 1 to %d", w.Services, MaxServices)
 	case w.Endpoints < 1 || w.Endpoints > MaxEndpoints:
 		return fmt.Errorf("endpoints: %d: want 1 to %d", w.Endpoints, MaxEndpoints)
+	case w.Total() > MaxTotal:
+		return fmt.Errorf("services × endpoints: %d: want %d at most", w.Total(), MaxTotal)
 	}
 	return nil
 }
+
+// Total is how many endpoints there are.
+func (w World) Total() int { return w.Services * w.Endpoints }
 
 // VirtualIP is where Service i is reached.
 func (w World) VirtualIP(i int) netip.AddrPort {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fairlead/fairlead/test/oracle/journey"
 )
 
 // module reads the options of one match module, up to the first word that is not one of its options.
@@ -148,7 +150,7 @@ func (p *ruleParser) conntrack() (match, error) {
 	return func(w *walk) bool {
 		state := w.packet.State
 		if state == "" {
-			state = New
+			state = journey.New
 		}
 		return (slices.Contains(states, string(state)) || w.outcome.To.IsValid() && slices.Contains(states, "DNAT")) != not
 	}, nil
@@ -163,7 +165,7 @@ func (p *ruleParser) statistic() (match, error) {
 		return nil, fmt.Errorf("probability %s: want one above 0 and up to 1", p.words[3])
 	}
 	p.words = p.words[4:]
-	return func(w *walk) bool { return w.dice.roll(probability) }, nil
+	return func(w *walk) bool { return w.dice.Roll(probability) }, nil
 }
 
 // recent knows --set, which remembers the client, and --rcheck and --update, which ask whether it was remembered; update

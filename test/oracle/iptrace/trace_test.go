@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/proto/fwd"
+	"github.com/fairlead/fairlead/test/oracle/journey"
 )
 
 // rules wraps nat and filter rules in tables with the built-in chains; lines that begin with ":" declare chains.
@@ -25,11 +26,11 @@ func parse(t *testing.T, text string) *Ruleset {
 	return r
 }
 
-func packet(in, src, dst string, port uint16) Packet {
-	return Packet{In: in, Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), Protocol: fwd.TCP, DPort: port}
+func packet(in, src, dst string, port uint16) journey.Packet {
+	return journey.Packet{In: in, Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), Protocol: fwd.TCP, DPort: port}
 }
 
-func outcomes(results []Result) string {
+func outcomes(results []journey.Result) string {
 	lines := make([]string, 0, len(results))
 	for _, r := range results {
 		lines = append(lines, r.String())
@@ -38,11 +39,11 @@ func outcomes(results []Result) string {
 }
 
 func TestTrace(t *testing.T) {
-	host := Host{Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	host := journey.Host{Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
 	external := packet("eth0", "198.18.0.1", "10.96.0.1", 80)
 	for _, c := range []struct {
 		name, nat, filter string
-		packet            Packet
+		packet            journey.Packet
 		want              string
 	}{
 		{"no rule", "", "", external, "passed"},
@@ -100,7 +101,7 @@ func TestTraceTakesEveryChance(t *testing.T) {
 	r := parse(t, rules("-A PREROUTING -m statistic --mode random --probability 0.25 -j DNAT --to-destination 10.0.0.1:1\n"+
 		"-A PREROUTING -m statistic --mode random --probability 0.5 -j DNAT --to-destination 10.0.0.2:1\n"+
 		"-A PREROUTING -j DNAT --to-destination 10.0.0.3:1\n", ""))
-	results, err := r.Trace(Host{}, packet("eth0", "198.18.0.1", "10.96.0.1", 80), nil)
+	results, err := r.Trace(journey.Host{}, packet("eth0", "198.18.0.1", "10.96.0.1", 80), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestTraceRemembers(t *testing.T) {
 		"-A PREROUTING -m statistic --mode random --probability 0.5 -m recent --set --name A --rsource -j DNAT --to-destination 10.0.0.1:1\n"+
 		"-A PREROUTING -m recent --name B --set -j DNAT --to-destination 10.0.0.2:1\n", ""))
 	from := packet("eth0", "198.18.0.1", "10.96.0.1", 80)
-	results, err := r.Trace(Host{}, from, nil)
+	results, err := r.Trace(journey.Host{}, from, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestTraceRemembers(t *testing.T) {
 		t.Fatalf("a new client: %+v, want to be remembered in A or in B", results)
 	}
 	for age, want := range map[uint32]int{60: 1, 61: 2} {
-		results, err := r.Trace(Host{}, from, Memory{"A": age})
+		results, err := r.Trace(journey.Host{}, from, journey.Memory{"A": age})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,10 +141,10 @@ func TestTraceRemembers(t *testing.T) {
 
 func TestTracePassesNatWithKnownConnections(t *testing.T) {
 	r := parse(t, rules("-A PREROUTING -j DNAT --to-destination 10.0.0.1:1\n", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -m conntrack --ctstate INVALID -j DROP\n"))
-	for state, want := range map[State]string{Established: "accepted", Invalid: "dropped", New: "passed to 10.0.0.1:1"} {
+	for state, want := range map[journey.State]string{journey.Established: "accepted", journey.Invalid: "dropped", journey.New: "passed to 10.0.0.1:1"} {
 		p := packet("eth0", "198.18.0.1", "10.96.0.1", 80)
 		p.State = state
-		results, err := r.Trace(Host{}, p, nil)
+		results, err := r.Trace(journey.Host{}, p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestTraceFailsLikeAKernel(t *testing.T) {
 		"DNAT in filter":       rules("", "-A FORWARD -j DNAT --to-destination 10.0.0.1:1\n"),
 		"MASQUERADE in filter": rules("", "-A FORWARD -j MASQUERADE\n"),
 	} {
-		if _, err := parse(t, text).Trace(Host{}, packet("eth0", "198.18.0.1", "10.96.0.1", 80), nil); err == nil {
+		if _, err := parse(t, text).Trace(journey.Host{}, packet("eth0", "198.18.0.1", "10.96.0.1", 80), nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -206,7 +207,7 @@ func TestParseRefuses(t *testing.T) {
 func TestParsePieces(t *testing.T) {
 	r := parse(t, rules(":A - [0:0]\n:B - [0:0]\n-A A -j DNAT --to-destination 10.0.0.1:1\n", "")+
 		"*nat\n:A - [0:0]\n-A A -m comment --comment \"a \\\"b\\\" -j c\" -j DNAT --to-destination 10.0.0.2:1\n-I PREROUTING -j A\n-X B\nCOMMIT\n")
-	results, err := r.Trace(Host{}, packet("eth0", "198.18.0.1", "10.96.0.1", 80), nil)
+	results, err := r.Trace(journey.Host{}, packet("eth0", "198.18.0.1", "10.96.0.1", 80), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func TestTraceIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	for src, want := range map[string]string{"fd00::2": "passed to [fd00::1]:8080", "fd00::1": "passed to [fd00::1]:8080, masqueraded"} {
-		results, err := r.Trace(Host{}, packet("eth0", src, "fd00:96::15", 80), nil)
+		results, err := r.Trace(journey.Host{}, packet("eth0", src, "fd00:96::15", 80), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/bench/contest"
+	"github.com/fairlead/fairlead/test/bench/kernel"
 	"github.com/fairlead/fairlead/test/bench/table"
 	"github.com/fairlead/fairlead/test/bench/world"
 	"github.com/fairlead/fairlead/test/cluster/binaries"
@@ -36,6 +37,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) == 2 && args[0] == kernel.Flag {
+		return kernel.Inside(ctx, args[1])
+	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := flags.Bool("quick", false, "measure 1,000 Services once, to see that everything works, and write nothing but the standard output")
 	modes := flags.String("modes", "", "measure only modes whose name contains this `text`")
@@ -57,46 +61,60 @@ func run(ctx context.Context, args []string) error {
 	if _, err := os.Stat(cfg.Programs["fairlead-agent"]); err != nil {
 		return fmt.Errorf("find fairlead-agent: %w: run make build", err)
 	}
+	own := cfg
+	own.Plan = contest.IPVSPlan()
 	if *quick {
-		cfg.Plan = contest.QuickPlan()
+		cfg.Plan, own.Plan = contest.QuickPlan(), contest.QuickPlan()
 	}
 	if *services > 0 {
 		cfg.Plan = contest.SinglePlan(world.World{Services: *services, Endpoints: 2})
+		own.Plan = cfg.Plan
 	}
 	for _, m := range contest.Modes() {
 		if strings.Contains(m.Name, *modes) {
 			cfg.Modes = append(cfg.Modes, m)
 		}
 	}
-	if len(cfg.Modes) == 0 {
+	if m := contest.IPVSMode(); strings.Contains(m.Name, *modes) {
+		own.Modes = append(own.Modes, m)
+	}
+	if len(cfg.Modes)+len(own.Modes) == 0 {
 		return fmt.Errorf("--modes %q: no mode has that in its name", *modes)
 	}
 	h := table.Header{Root: root, Quick: *quick, Command: everything}
 	if len(args) > 0 {
 		h.Command = "go run ./test/bench/cmd/bench " + strings.Join(args, " ")
 	}
-	return measure(ctx, cfg, h)
+	return measure(ctx, cfg, own, h)
 }
 
-func measure(ctx context.Context, cfg contest.Config, h table.Header) (err error) {
+// measure runs cfg on this machine and own in a kernel of its own, where each has modes.
+func measure(ctx context.Context, cfg, own contest.Config, h table.Header) (err error) {
 	if cfg.Dir, err = os.MkdirTemp("", "fairlead-bench-"); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
 	if cfg.Programs["fairlead-agent"], err = keep(cfg.Programs["fairlead-agent"], cfg.Dir); err != nil {
 		return err
 	}
+	own.Dir, own.Programs = cfg.Dir, cfg.Programs
 	began := time.Now()
 	if err := h.Look(began); err != nil {
 		return err
 	}
-	results, err := contest.Run(ctx, cfg)
+	var results, inside []contest.Result
+	if len(cfg.Modes) > 0 {
+		results, err = contest.Run(ctx, cfg)
+	}
+	if err == nil && len(own.Modes) > 0 {
+		inside, err = kernel.Run(ctx, own)
+	}
 	if err != nil {
 		return fmt.Errorf("measure (logs are in %s): %w", cfg.Dir, err)
 	}
 	if err := h.Done(time.Since(began)); err != nil {
 		return err
 	}
-	document := table.Document(h, results)
+	document := table.Document(h, results) + table.IPVS(h, inside)
 	if h.Command != everything {
 		fmt.Print(document)
 	} else if err := os.WriteFile(filepath.Join(h.Root, "docs", "benchmarks.md"), []byte(document), 0o644); err != nil { //nolint:gosec // for everybody

@@ -1,8 +1,8 @@
-package iptrace
+package journey
 
-// dice makes a walk take every way that chance could take: each roll of the first walk falls on yes, and turn changes the
+// Dice makes a walk take every way that chance could take: each roll of the first walk falls on yes, and Turn changes the
 // last one that has not been a no yet. It does not roll where there is no choice.
-type dice struct {
+type Dice struct {
 	rolls []roll
 	next  int
 }
@@ -12,7 +12,8 @@ type roll struct {
 	no          bool
 }
 
-func (d *dice) roll(probability float64) bool {
+// Roll says yes or no, yes with the probability.
+func (d *Dice) Roll(probability float64) bool {
 	if probability == 1 {
 		return true
 	}
@@ -23,8 +24,8 @@ func (d *dice) roll(probability float64) bool {
 	return !d.rolls[d.next-1].no
 }
 
-// turn prepares the next walk, and says whether there is one.
-func (d *dice) turn() bool {
+// Turn prepares the next walk, and says whether there is one.
+func (d *Dice) Turn() bool {
 	d.next = 0
 	for last := len(d.rolls) - 1; last >= 0; last-- {
 		if !d.rolls[last].no {
@@ -36,8 +37,8 @@ func (d *dice) turn() bool {
 	return false
 }
 
-// weight is the probability of the walk just done.
-func (d *dice) weight() float64 {
+// Weight is the probability of the walk just done.
+func (d *Dice) Weight() float64 {
 	w := 1.0
 	for _, r := range d.rolls {
 		if r.no {
