@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -192,7 +191,7 @@ func TestAPIServerRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			server := c.start(c.serve)
 			defer server.Close()
-			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 			cfg := valid()
 			cfg.Kubeconfig = kubeconfig(t, server.URL)
 			r := start(t, cfg)

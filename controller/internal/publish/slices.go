@@ -49,7 +49,7 @@ func (t *term) syncSlices(ctx context.Context, key types.NamespacedName) error {
 		}
 		ours = append(ours, taken...)
 	}
-	pods := t.cfg.Reader.Pods(svc)
+	pods := t.pods(svc)
 	if err := t.reconciler.Reconcile(t.logger, svc, pods, ours, t.sliceTriggers.next(svc, pods)); err != nil {
 		return fmt.Errorf("reconcile EndpointSlices: %w", err)
 	}

@@ -45,7 +45,7 @@ func (t *term) syncObject(ctx context.Context, key types.NamespacedName) error {
 	if exists && t.objects.is(key, current.ResourceVersion) {
 		return errStale
 	}
-	pods := t.cfg.Reader.Pods(svc)
+	pods := t.pods(svc)
 	if !exists {
 		current = nil
 	}
