@@ -95,6 +95,10 @@ verify-generate: $(BUF) $(PROTOC) ## fail if the committed generated code is not
 		diff -u "proto/$$file" "$$fresh/$$file" || { echo "proto/$$file is out of date: run make generate" >&2; exit 1; }; \
 	done
 
+.PHONY: docs
+docs: ## write what is generated of the documentation: docs/configuration.md and the table of values of the chart
+	$(GO) test -count=1 -run Current ./test/reference -update
+
 .PHONY: demo
 demo: packages build ## watch a real cluster's traffic follow Pod readiness (KEEP=1 leaves it running, MODE=iptables, nftables, or ipvs on one more node)
 	$(GO) run ./test/cmd/demo

@@ -4,8 +4,11 @@
 #   images.sh VERSION [controller|agent ...]
 #
 # Where docker or podman runs, it builds on public bases. Without either it installs buildah and builds on a Debian made by
-# debootstrap, with the modules and the Go that this machine has: nothing comes from a registry of images.
-# Environment: GOLANG, AGENT_BASE and CONTROLLER_BASE replace the base images, REPOSITORY and TAG name the result.
+# debootstrap, with the modules, the Go and its build cache that this machine has: nothing comes from a registry of images.
+# Environment: GOLANG, AGENT_BASE and CONTROLLER_BASE replace the base images, REPOSITORY and TAG name the result, OUT is the
+# folder of the archives.
+# Two builds of one commit on the same bases give the same images: files and images bear the time of the commit
+# (SOURCE_DATE_EPOCH), and nothing in them names the folder or the moment of the build.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +19,8 @@ images=("$@")
 repository=${REPOSITORY:-ghcr.io/fairlead}
 tag=${TAG:-dev}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/fairlead
-out=bin/images
+out=${OUT:-bin/images}
+epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 mkdir -p "$out"
 
 # base NAME gives the build argument of an image's base, if the caller or the engine chose one.
@@ -31,10 +35,12 @@ base() {
 
 with_engine() {
 	local engine=$1 image arguments
+	local times=(--build-arg "SOURCE_DATE_EPOCH=$epoch") # docker's builder takes the time from there
+	[[ $engine != podman ]] || times=(--timestamp "$epoch")
 	for image in "${images[@]}"; do
 		echo "building $repository/fairlead-$image:$tag with $engine"
 		mapfile -t arguments < <(base "$image")
-		"$engine" build --build-arg "VERSION=$version" ${GOLANG:+--build-arg "GOLANG=$GOLANG"} "${arguments[@]}" \
+		"$engine" build "${times[@]}" --build-arg "VERSION=$version" ${GOLANG:+--build-arg "GOLANG=$GOLANG"} "${arguments[@]}" \
 			--tag "$repository/fairlead-$image:$tag" --file "Dockerfile.$image" .
 		"$engine" save --output "$out/fairlead-$image.tar" "$repository/fairlead-$image:$tag"
 	done
@@ -80,9 +86,10 @@ with_buildah() {
 		echo "building $repository/fairlead-$image:$tag with buildah"
 		(cd "$image" && GOWORK=off go mod download)
 		mapfile -t arguments < <(base "$image")
-		builder bud --isolation chroot --pull=never --quiet --build-arg "VERSION=$version" \
+		builder bud --isolation chroot --pull=never --quiet --timestamp "$epoch" --build-arg "VERSION=$version" \
 			--build-arg "GOLANG=${GOLANG:-$local_base}" "${arguments[@]}" \
 			--volume "$(go env GOROOT):/usr/local/go:ro" --volume "$(go env GOMODCACHE):/go/pkg/mod" \
+			--volume "$(go env GOCACHE):/root/.cache/go-build" \
 			--tag "$repository/fairlead-$image:$tag" --file "Dockerfile.$image" . >/dev/null
 		rm -f "$out/fairlead-$image.tar"
 		builder push --quiet "$repository/fairlead-$image:$tag" \

@@ -1,0 +1,102 @@
+{{/* Names are fixed: a cluster has one Fairlead, and agents and controllers know each other by name. */}}
+
+{{/* Labels of everything but selectors. Call with (dict "root" $ "name" NAME). */}}
+{{- define "fairlead.labels" -}}
+{{ include "fairlead.selector" .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: fairlead
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end }}
+
+{{/* What selects the Pods of a component. The controllers know the agents' Pods by this very label. */}}
+{{- define "fairlead.selector" -}}
+app.kubernetes.io/name: {{ . }}
+{{- end }}
+
+{{/* Image of a component. Call with (dict "root" $ "name" NAME). */}}
+{{- define "fairlead.image" -}}
+{{ .root.Values.image.repository }}/{{ .name }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- end }}
+
+{{/* HOST:PORT with brackets around an IPv6 address. Call with (list HOST PORT). */}}
+{{- define "fairlead.hostPort" -}}
+{{- $host := index . 0 -}}
+{{- if contains ":" $host -}}
+[{{ trimAll "[]" $host }}]:{{ index . 1 }}
+{{- else -}}
+{{ $host }}:{{ index . 1 }}
+{{- end -}}
+{{- end }}
+
+{{/* The API servers as a JSON list of HOST:PORT: given, or found in the cluster, where the chart may ask it. */}}
+{{- define "fairlead.apiServers" -}}
+{{- $found := list -}}
+{{- if .Values.apiServer.addresses -}}
+  {{- $found = .Values.apiServer.addresses -}}
+{{- else if .Values.apiServer.host -}}
+  {{- $found = list (include "fairlead.hostPort" (list .Values.apiServer.host (.Values.apiServer.port | int))) -}}
+{{- else -}}
+  {{- range (lookup "discovery.k8s.io/v1" "EndpointSlice" "default" "").items -}}
+    {{- if eq (index (.metadata.labels | default dict) "kubernetes.io/service-name" | default "") "kubernetes" -}}
+      {{- $ports := .ports -}}
+      {{- range .endpoints -}}
+        {{- range $address := .addresses -}}
+          {{- range $ports -}}
+            {{- $found = append $found (include "fairlead.hostPort" (list $address (.port | int))) -}}
+          {{- end -}}
+        {{- end -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- if not $found -}}
+  {{- fail "apiServer.addresses: the API servers' addresses cannot be found, since the chart is rendered without a cluster to ask; set apiServer.addresses to HOST:PORT of each, or apiServer.host and apiServer.port" -}}
+{{- end -}}
+{{ $found | uniq | sortAlpha | toJson }}
+{{- end }}
+
+{{/* Host and port that the controllers' API client uses, as JSON. */}}
+{{- define "fairlead.apiServer" -}}
+{{- if .Values.apiServer.host -}}
+{{ dict "host" .Values.apiServer.host "port" (.Values.apiServer.port | int | toString) | toJson }}
+{{- else -}}
+{{- /* helm lint goes on where fail was called. */ -}}
+{{- $first := first (append (include "fairlead.apiServers" . | fromJsonArray) ":0") -}}
+{{- $port := regexFind "[0-9]+$" $first -}}
+{{ dict "host" ($first | trimSuffix (printf ":%s" $port) | trimAll "[]") "port" $port | toJson }}
+{{- end -}}
+{{- end }}
+
+{{/* Where the agents serve metrics. */}}
+{{- define "fairlead.agentMetrics" -}}
+{{- if .Values.agent.metricsBindAddress -}}
+{{ .Values.agent.metricsBindAddress }}
+{{- else if .Values.metrics.podMonitor.enabled -}}
+0.0.0.0:10249
+{{- else -}}
+127.0.0.1:10249
+{{- end -}}
+{{- end }}
+
+{{/* The port of an address IP:PORT. */}}
+{{- define "fairlead.portOf" -}}
+{{ regexFind "[0-9]+$" . }}
+{{- end }}
+
+{{/* What an agent's container may do. */}}
+{{- define "fairlead.agentSecurity" -}}
+# Only root may use capabilities without file capabilities; it has none but these two.
+runAsUser: 0
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+  add:
+  # Rules, sets, virtual servers, routes, conntrack entries and the sysctls below net.
+  - NET_ADMIN
+  # iptables in the legacy flavour speaks to the kernel through a raw socket.
+  - NET_RAW
+{{- end }}
