@@ -53,7 +53,7 @@ func removeNFTables(ctx context.Context) error {
 func (r Rules) nftables() nftables.Config {
 	c := nftables.Defaults()
 	c.MasqueradeAll, c.MasqueradeBit = r.MasqueradeAll, r.MasqueradeBit
-	c.ClusterCIDRs, c.DetectLocal = r.ClusterCIDRs, nftables.LocalMode(r.detectLocal())
+	c.ClusterCIDRs, c.DetectLocal = r.ClusterCIDRs, dataplane.LocalMode(r.detectLocal())
 	c.Interface = r.PodBridgeInterface + r.PodInterfaceNamePrefix
 	c.NodePortAddresses, _ = r.nodePorts()
 	return c

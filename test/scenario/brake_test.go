@@ -25,7 +25,9 @@ func TestBrake(t *testing.T) {
 	if err := b.controller.end(); err != nil {
 		t.Fatal(err)
 	}
-	quick := func(c *controllerapp.Config) { c.Trust.DirectoryPeriod = 200 * time.Millisecond }
+	quick := func(c *controllerapp.Config) {
+		c.Trust.DirectoryPeriod, c.Brake = 200*time.Millisecond, controllerapp.Defaults().Brake
+	}
 	b.controller = startController(t, b, streamPort, quick)
 	b.perform(t, parse(t, "Shop.\n-- table n1 --\n"+shopRows), func() {})
 	t.Run("rollback", func(t *testing.T) { testRollback(t, b) })

@@ -40,6 +40,7 @@ func startController(t *testing.T, b *bed, port uint16, changes ...func(*control
 	cfg.Kubeconfig, cfg.Insecure, cfg.Version = b.kubeconfig, true, "scenario"
 	cfg.GRPCAddress, cfg.HTTPAddress = address(port), address(port+1)
 	cfg.HeartbeatInterval = 200 * time.Millisecond
+	cfg.Brake.Share = 1 // what a test takes away is meant, and fresh lists would hide those of a watch that failed
 	cfg.LeaseDuration, cfg.LeaseRenew, cfg.LeaseRetry = 3*time.Second, 2*time.Second, 200*time.Millisecond
 	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for _, change := range changes {

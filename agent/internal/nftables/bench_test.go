@@ -132,6 +132,24 @@ func BenchmarkEndpointChange(b *testing.B) {
 	}
 }
 
+// BenchmarkLongestList lets one list grow longer than all others, and shrink again: the chains for its length come and go.
+func BenchmarkLongestList(b *testing.B) {
+	for _, services := range []int{1000, 10000, 100000} {
+		b.Run(fmt.Sprint(services), func(b *testing.B) {
+			table := scaled(b, services, 2)
+			_, open := benchNode(b)
+			d := open()
+			mustSync(b, d, everything(table))
+			row := fwd.EncodeBackend(scaledPort(services/2).ID(), fwd.Backend{Addr: netip.MustParseAddrPort("10.99.99.99:8080")})
+			next, touched := changed(b, table, nil, []fwd.Row{row})
+			for b.Loop() {
+				mustSync(b, d, step{table, next, dataplane.Delta{Changed: touched}})
+				table, next = next, table
+			}
+		})
+	}
+}
+
 // BenchmarkService adds and removes one Service: two operations.
 func BenchmarkService(b *testing.B) {
 	table := scaled(b, 10000, 2)

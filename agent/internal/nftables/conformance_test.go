@@ -78,7 +78,7 @@ table inet firewall {
 func (n *node) open(t *testing.T) dataplane.Interface {
 	t.Helper()
 	c := Defaults()
-	c.DetectLocal = LocalNodeCIDR
+	c.DetectLocal = dataplane.LocalNodeCIDR
 	var b *Backend
 	err := n.Do(func() error {
 		s, err := openSocket()

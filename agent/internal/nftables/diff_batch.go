@@ -9,8 +9,8 @@ import (
 // batchElements is how many elements one transaction has at most. More would save nothing: the kernel's work is by element.
 const batchElements = 20000
 
-// write sends an edit as transactions, in this order: what others lead to comes first, rules come after the elements that
-// they look up, and what goes comes last. A new table in place of another one is a single transaction. It stops at the first
+// write sends an edit as transactions, in this order: what others lead to comes first, rules that packets get to come after
+// the elements that they look up, and what goes comes last. A new table in place of another one is a single transaction. It stops at the first
 // error.
 func (e *edit) write(l *language, send func(*batch) error) error {
 	w := batchWriter{batch: newBatch(l), language: l, send: send, limit: batchElements}
@@ -22,6 +22,10 @@ func (e *edit) write(l *language, send func(*batch) error) error {
 		w.addTable(0)
 	}
 	e.writeObjects(w.batch)
+	if e.table {
+		// The kernel looks at each element of a map that a chain begins to look into; no packet gets to these chains yet.
+		e.writeRules(w.batch, func(c Chain) bool { return c.Hook == nil })
+	}
 	for el := range byRank(e.add) {
 		w.element(unix.NFT_MSG_NEWSETELEM, el)
 	}
@@ -29,7 +33,7 @@ func (e *edit) write(l *language, send func(*batch) error) error {
 		w.element(unix.NFT_MSG_DELSETELEM, Element{Set: el.Set, Key: el.Key})
 		w.element(unix.NFT_MSG_NEWSETELEM, el)
 	}
-	e.writeRules(w.batch)
+	e.writeRules(w.batch, func(c Chain) bool { return !e.table || c.Hook != nil })
 	w.flush()
 	for _, el := range e.remove {
 		w.element(unix.NFT_MSG_DELSETELEM, Element{Set: el.Set, Key: el.Key})
@@ -59,8 +63,12 @@ func (e *edit) writeObjects(b *batch) {
 	}
 }
 
-func (e *edit) writeRules(b *batch) {
+// writeRules writes the rules of some chains.
+func (e *edit) writeRules(b *batch, of func(Chain) bool) {
 	for _, c := range e.addChains {
+		if !of(c) {
+			continue
+		}
 		if !e.fresh[c.Name] {
 			b.flushChain(c.Name)
 		}

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"flag"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/agent/dataplane/golden"
 	"github.com/fairlead/fairlead/agent/dataplane/trace"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
@@ -26,20 +25,8 @@ func TestGolden(t *testing.T) {
 			if err := WritePlan(&plan, configFor(file.Options), file.Family, file.Table); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", file.Name+"."+file.Family.String()+".golden")
-			if *update {
-				if err := os.WriteFile(golden, plan.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatalf("%v: go test -update writes it", err)
-			}
-			if !bytes.Equal(plan.Bytes(), want) {
-				t.Errorf("the plan differs from %s; go test -update accepts it:\n%s", golden, plan.Bytes())
-			}
-			loadsAs(t, string(want), file)
+			golden.Compare(t, file.Name+"."+file.Family.String(), plan.Bytes(), *update)
+			loadsAs(t, plan.String(), file)
 		})
 	}
 }

@@ -3,7 +3,9 @@ package nftables
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -278,20 +280,32 @@ func TestTwoClaims(t *testing.T) {
 	}
 }
 
-// TestListsCleanly is about nft 1.0.6, which aborts where a lookup's result is looked up: every kind of rule is there.
+// TestListsCleanly is about nft 1.0.6, which aborts where a lookup's result is looked up: every kind of rule is there, and
+// clients that are remembered.
 func TestListsCleanly(t *testing.T) {
 	n := newNode(t)
 	c := Defaults()
-	c.DetectLocal, c.Interface, c.NodePortAddresses = LocalPrefix, "veth", []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("2001:db8::/33")}
+	c.DetectLocal, c.Interface, c.NodePortAddresses = dataplane.LocalPrefix, "veth", []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("2001:db8::/33")}
 	d := backendIn(t, n.Namespace, c)
 	var all strings.Builder
 	for _, file := range loadTraces(t) {
 		sync(t, d, everything(file.Table))
-		all.WriteString(n.dump(t))
+		listed := n.dump(t)
+		all.WriteString(listed)
+		client := map[fwd.Family]string{fwd.IPv4: "ip fairlead %s { 198.51.100.7 timeout 60s : 10.244.1.5 . 8080 }", fwd.IPv6: "ip6 fairlead %s { fd00::7 timeout 60s : fd00::5 . 8080 }"}[file.Family]
+		if clients := regexp.MustCompile(`map (clients-\w+)`).FindStringSubmatch(listed); clients != nil {
+			if err := n.nft("add element " + fmt.Sprintf(client, clients[1]))(); err != nil {
+				t.Fatal(err)
+			}
+			all.WriteString(n.dump(t))
+		}
 	}
-	for _, rule := range []string{"update @clients-", "@source-ranges-24 return", "vmap @node-port-learn", "goto pick-4", "fib daddr type local"} {
-		if !strings.Contains(all.String(), rule) {
-			t.Errorf("no rule with %q is there", rule)
+	for _, text := range []string{
+		"update @clients-", "@source-ranges-24 return", "vmap @node-port-learn", "goto pick-4", "fib daddr type local", "daddr 10.96.0.0/16 drop",
+		"198.51.100.7 timeout", "fd00::7 timeout",
+	} {
+		if !strings.Contains(all.String(), text) {
+			t.Errorf("%q was not listed", text)
 		}
 	}
 }

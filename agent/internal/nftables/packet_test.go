@@ -16,7 +16,7 @@ const traces = "../../dataplane/testdata/trace"
 // configFor: no prefixes means the node's first address here, so NodePortPrimary says nothing new.
 func configFor(o trace.Options) Config {
 	c := Defaults()
-	c.DetectLocal, c.ClusterCIDRs, c.Interface = LocalMode(o.DetectLocal), o.ClusterCIDRs, o.Interface
+	c.DetectLocal, c.ClusterCIDRs, c.Interface = dataplane.LocalMode(o.DetectLocal), o.ClusterCIDRs, o.Interface
 	c.MasqueradeAll, c.NodePortAddresses = o.MasqueradeAll, o.NodePortAddresses
 	return c
 }

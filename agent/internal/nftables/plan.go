@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
@@ -29,14 +30,14 @@ func newSettings(c Config, f fwd.Family, t *fwd.Table) *settings {
 	s.serviceCIDRs = ofFamily(f, t.Cluster().ServiceCIDRs)
 	var prefixes []netip.Prefix
 	switch c.DetectLocal {
-	case LocalNone:
-	case LocalClusterCIDR:
+	case dataplane.LocalNone:
+	case dataplane.LocalClusterCIDR:
 		prefixes = c.ClusterCIDRs
-	case LocalNodeCIDR:
+	case dataplane.LocalNodeCIDR:
 		prefixes = t.Node().PodCIDRs
-	case LocalBridge:
+	case dataplane.LocalBridge:
 		s.localSources = []part{from(c.Interface)}
-	case LocalPrefix:
+	case dataplane.LocalPrefix:
 		s.localSources = []part{from(c.Interface + "*")}
 	}
 	for _, p := range ofFamily(f, prefixes) {
@@ -141,9 +142,14 @@ func level(endpoints int) int {
 // overSet holds the frontends of a pool whose list is longer than 2^level.
 func overSet(p pool, level int) string { return p.prefix() + endpointsSet + "-over-" + itoa(1<<level) }
 
+// fewEndpoints is how many endpoints a pool may have to have chains only for the levels that its lists are of. Where there
+// are more, all levels are there: the kernel looks at each element of a map when a chain comes that looks into it (0.5 µs
+// each, in nf_tables_bind_set), which a list that becomes the longest would make everybody wait for.
+const fewEndpoints = 200
+
 // needs is what of the plan's structure the Service ports call for: what nobody uses is not there.
 type needs struct {
-	// levels is the highest level of a list in each pool.
+	// levels is the highest level of a list in each pool, or maxLevels.
 	levels [pools]int
 	// affinity: some frontend of the pool has session affinity.
 	affinity [pools]bool
@@ -158,15 +164,17 @@ func (n *needs) firewall() bool { return n.lengths != [3]uint64{} }
 
 // census counts who needs what.
 type census struct {
-	levels   [pools][maxLevels + 1]int
-	affinity [pools]int
-	lengths  [129]int
+	levels    [pools][maxLevels + 1]int
+	endpoints [pools]int
+	affinity  [pools]int
+	lengths   [129]int
 }
 
 // count adds what elements call for; by is 1 or -1.
 func (c *census) count(d demand, by int) {
 	for _, l := range d.lists {
-		c.levels[l.pool][l.level] += by
+		c.levels[l.pool][level(l.endpoints)] += by
+		c.endpoints[l.pool] += by * l.endpoints
 	}
 	for _, p := range d.affinity {
 		c.affinity[p] += by
@@ -184,6 +192,9 @@ func (c *census) needs() needs {
 				n.levels[p] = level
 			}
 		}
+		if c.endpoints[p] > fewEndpoints {
+			n.levels[p] = maxLevels
+		}
 		n.affinity[p] = c.affinity[p] > 0
 	}
 	for bits, count := range c.lengths {
@@ -196,9 +207,15 @@ func (c *census) needs() needs {
 
 // demand is what one Service port calls for.
 type demand struct {
-	lists    []poolLevel
+	lists    []listDemand
 	affinity []pool
 	lengths  []int
+}
+
+// listDemand is a list in a pool.
+type listDemand struct {
+	pool      pool
+	endpoints int
 }
 
 type poolLevel struct {

@@ -142,11 +142,10 @@ func (w *portPlan) list(p pool, f frontend, list []netip.AddrPort, local bool) {
 		binary.NativeEndian.PutUint32(slotted[len(key):], uint32(slot))
 		w.element(Element{Set: set, Key: string(slotted), Data: endpointData(e)})
 	}
-	at := poolLevel{p, level(len(list))}
-	for l := range at.level {
+	for l := range level(len(list)) {
 		w.element(Element{Set: overSet(p, l), Key: string(key)})
 	}
-	w.program.demand.lists = append(w.program.demand.lists, at)
+	w.program.demand.lists = append(w.program.demand.lists, listDemand{p, len(list)})
 	if w.port.AffinitySeconds > 0 {
 		w.element(Element{Set: p.prefix() + affinityMap, Key: string(key), Jump: w.name(local, affinityChain)})
 		w.program.demand.affinity = append(w.program.demand.affinity, p)

@@ -92,7 +92,7 @@ func try(k kernel, l *language, st structure) error {
 	b.table = probeTable
 	b.addTable(unix.NFT_TABLE_F_DORMANT)
 	e.writeObjects(b)
-	e.writeRules(b)
+	e.writeRules(b, func(Chain) bool { return true })
 	err := k.transact(b)
 	if err == nil {
 		err = removeTable(k, l, probeTable)
