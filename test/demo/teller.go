@@ -73,19 +73,23 @@ func (t *teller) verdict(flips []*flip, samples []workload.Sample, watches []aud
 
 // latencies sums up how long turns in one direction took, from the kubelet's write on.
 func (t *teller) latencies(flips []*flip, ready bool) {
-	var kernels, reports []time.Duration
+	var kernels, watch, ours, reports []time.Duration
 	for _, f := range flips {
 		if f.ready == ready {
-			kernels, reports = append(kernels, f.last().Sub(f.wrote)), append(reports, f.reported.Sub(f.wrote))
+			kernels, watch = append(kernels, f.last().Sub(f.wrote)), append(watch, f.heard.Sub(f.wrote))
+			ours, reports = append(ours, f.last().Sub(f.heard)), append(reports, f.reported.Sub(f.wrote))
 		}
 	}
 	if len(kernels) == 0 {
 		return
 	}
-	slices.Sort(kernels)
-	slices.Sort(reports)
-	t.say("%-7s: from the kubelet's write to the last node's kernel p50 %v, worst %v, over %d flips; to the last agent's report p50 %v",
-		map[bool]string{true: "ready", false: "unready"}[ready], millis(median(kernels)), millis(kernels[len(kernels)-1]), len(kernels), millis(median(reports)))
+	for _, times := range [][]time.Duration{kernels, watch, ours, reports} {
+		slices.Sort(times)
+	}
+	t.say("%-7s: from the kubelet's write to the last node's kernel p50 %v, worst %v, over %d flips",
+		map[bool]string{true: "ready", false: "unready"}[ready], millis(median(kernels)), millis(kernels[len(kernels)-1]), len(kernels))
+	t.say("         (p50: the API server took %v to tell the controller, Fairlead %v to the last kernel; the last agent reported after %v)",
+		millis(median(watch)), millis(median(ours)), millis(median(reports)))
 }
 
 // lastConnections tells when the last new connection reached a Pod that had turned unready.
