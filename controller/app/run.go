@@ -129,6 +129,7 @@ func (p *parts) run(ctx context.Context, cfg Config, l *listeners) error {
 		return err
 	}
 	p.owner.known = keeper.Known()
+	asked := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	p.trust.run(ctx, group)
 	group.Go(func() error { return keeper.Run(ctx) })
@@ -141,7 +142,7 @@ func (p *parts) run(ctx context.Context, cfg Config, l *listeners) error {
 	group.Go(func() error { return p.watch(ctx) })
 	group.Go(func() error { return p.feed.Run(ctx) })
 	group.Go(func() error { return p.elect(ctx, cfg) })
-	if err := group.Wait(); err != nil {
+	if err := group.Wait(); err != nil && asked.Err() == nil { // what ends in the middle of its start may complain
 		return err
 	}
 	p.logger.InfoContext(ctx, "fairlead-controller ends")

@@ -18,9 +18,13 @@ import (
 	"github.com/fairlead/fairlead/test/workload"
 )
 
-// TestE2EBothAway takes the API server away and 30 s later the controller as well, for another 30: the nodes go on by the
-// rules they have, and nobody touches them.
-func TestE2EBothAway(t *testing.T) {
+// TestE2EBothAway takes the API server away and 30 s later the controller as well, for another 30.
+func TestE2EBothAway(t *testing.T) { bothAway(t, 30*time.Second) }
+
+// bothAway takes the API server away, and after half of the time the controller as well: the nodes go on by the rules they
+// have, and nobody touches them.
+func bothAway(t *testing.T, half time.Duration) {
+	t.Helper()
 	ctx := t.Context()
 	cs := startClients(ctx, t)
 	kernels := map[string]*commits.Log{}
@@ -35,11 +39,11 @@ func TestE2EBothAway(t *testing.T) {
 	if err := bed.Cluster.KillAPIServer(ctx); err != nil {
 		t.Fatal(err)
 	}
-	after(ctx, t, 30*time.Second)
+	after(ctx, t, half)
 	if err := bed.Controller.Kill(ctx); err != nil {
 		t.Fatal(err)
 	}
-	after(ctx, t, 30*time.Second)
+	after(ctx, t, half)
 	for name, kernel := range kernels {
 		if at, ok := kernel.Last(begin, time.Now()); ok {
 			t.Errorf("the kernel of %s was written to at %v, %v into the outage", name, at, at.Sub(begin))

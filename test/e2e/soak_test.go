@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/cluster"
-	"github.com/fairlead/fairlead/test/commits"
 )
 
 // kills is how often TestSoakKills kills something.
@@ -62,43 +61,5 @@ func restartAgent(ctx context.Context, t *testing.T, n *cluster.Node) {
 	}
 }
 
-// TestSoakAPIServerAway takes the API server away for ten minutes, and the controller for the last five of them: the nodes
-// go on by the rules they have, and nobody touches them.
-func TestSoakAPIServerAway(t *testing.T) {
-	ctx := t.Context()
-	cs := startClients(ctx, t)
-	kernels := map[string]*commits.Log{}
-	for _, n := range bed.Cluster.Nodes {
-		log, err := commits.Watch(ctx, n.NetworkNamespace())
-		if err != nil {
-			t.Fatal(err)
-		}
-		kernels[n.Name] = log
-	}
-	begin := time.Now()
-	if err := bed.Cluster.KillAPIServer(ctx); err != nil {
-		t.Fatal(err)
-	}
-	after(ctx, t, 5*time.Minute)
-	if err := bed.Controller.Kill(ctx); err != nil {
-		t.Fatal(err)
-	}
-	after(ctx, t, 5*time.Minute)
-	for name, kernel := range kernels {
-		if at, ok := kernel.Last(begin, time.Now()); ok {
-			t.Errorf("the kernel of %s was written to at %v, %v into the outage", name, at, at.Sub(begin))
-		}
-	}
-	if err := bed.StartController(); err != nil {
-		t.Fatal(err)
-	}
-	if err := bed.Cluster.StartAPIServer(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := bed.Cluster.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
-	waitConnected(ctx, t)
-	flipsArrive(ctx, t)
-	cs.stop(ctx, t)
-}
+// TestSoakAPIServerAway takes the API server away for ten minutes, and the controller for the last five of them.
+func TestSoakAPIServerAway(t *testing.T) { bothAway(t, 5*time.Minute) }
