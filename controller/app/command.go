@@ -122,7 +122,7 @@ func (c Command) table(ctx context.Context, args []string) error {
 	cfg := Defaults()
 	fs := c.flagSet("fairlead-controller table", tableUsage)
 	file := fs.StringP("file", "f", "", "`path` of the manifests; - is the standard input; without it a running controller is asked")
-	server := serverFlag(fs.String)
+	server := fs.String("server", defaultServer, "`host:port` of the running controller's --http-address")
 	node := fs.String("node", "", "`name` of the node")
 	fs.Var(&prefixes{&cfg.AllowedExternalIPs}, "allowed-external-ips", "`ranges` that spec.externalIPs may be in, separated by commas")
 	fs.Var(&prefixes{&cfg.ServiceCIDRs}, "service-cidrs", "`ranges` of cluster IPs, separated by commas")

@@ -208,17 +208,21 @@ func TestAskARunningController(t *testing.T) {
 	cfg := valid()
 	cfg.Kubeconfig = awayKubeconfig(t)
 	server := "--server=" + start(t, cfg).HTTP.String()
+	both := server + "," + start(t, cfg).HTTP.String()
+	odd := httptest.NewServer(http.NotFoundHandler())
+	defer odd.Close()
 	for _, c := range []struct {
 		args           []string
 		code           int
 		stdout, stderr string
 	}{
 		{[]string{"status", server, "--wait=1s"}, 0, "watched at the API server: 0 endpoints, 0 endpointslices, 0 nodes, 0 pods, 0 services\n", ""},
-		{[]string{"status", server, "-o", "json"}, 0, `"connected":0`, ""},
+		{[]string{"status", both, "-o", "json"}, 0, `"connected":0`, ""},
+		{[]string{"status", "--server", odd.Listener.Addr().String()}, 1, "", "says: 404 page not found"},
 		{[]string{"table", server, "--node=n1"}, 0, "# node n1, revision 0 of epoch ", ""},
 	} {
 		code, stdout, stderr := run(t, "", c.args...)
-		if code != c.code || !strings.Contains(stdout, c.stdout) || stderr != c.stderr {
+		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) || c.code == 0 && stderr != "" {
 			t.Errorf("%q: exit code %d, output %q, errors %q", c.args, code, stdout, stderr)
 		}
 	}

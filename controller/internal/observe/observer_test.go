@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -330,6 +331,27 @@ func TestNodesAndAgentsThatDoNotMatch(t *testing.T) {
 	defer cancel()
 	if err := r.observer.WaitAll(ctx, 1); err == nil || !strings.Contains(err.Error(), "missing on a:") {
 		t.Errorf("waiting for all Nodes: %v", err)
+	}
+}
+
+// TestMerge holds that a node is as the replica has it that its agent follows.
+func TestMerge(t *testing.T) {
+	early, late := time.Unix(1000, 0), time.Unix(2000, 0)
+	got := Merge([]Status{
+		{Epoch: 7, Revision: 3, Nodes: []NodeStatus{
+			{Node: "b", Exists: true}, {Node: "a", Exists: true, Connected: true, Current: true, Since: early}, {Node: "c", Exists: true, Since: early},
+		}},
+		{Epoch: 9, Revision: 30, Nodes: []NodeStatus{
+			{Node: "a", Exists: true, Since: late}, {Node: "b", Exists: true, Connected: true, Error: "no"}, {Node: "c", Exists: true, Since: late, Holds: 30},
+		}},
+	})
+	want := Status{Epoch: 7, Revision: 3, Connected: 2, Current: 1, Failing: 1, Missing: 1, Nodes: []NodeStatus{
+		{Node: "a", Exists: true, Connected: true, Current: true, Since: early},
+		{Node: "b", Exists: true, Connected: true, Error: "no"},
+		{Node: "c", Exists: true, Since: late, Holds: 30},
+	}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 

@@ -72,7 +72,14 @@ func (o *Observer) Status() Status {
 	for name := range exist {
 		s.Nodes = append(s.Nodes, NodeStatus{Node: name, Exists: true})
 	}
+	s.count()
+	return s
+}
+
+// count sorts the nodes, and sums them up.
+func (s *Status) count() {
 	slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Node, b.Node) })
+	s.Connected, s.Current, s.Failing, s.Missing, s.LagSeconds = 0, 0, 0, 0, 0
 	for _, n := range s.Nodes {
 		if !n.Connected {
 			if n.Exists {
@@ -90,7 +97,25 @@ func (o *Observer) Status() Status {
 			s.Failing++
 		}
 	}
-	return s
+}
+
+// Merge joins what several replicas know, of which there is one or more: each node is as the replica has it that its agent
+// follows, else as the one that heard of it last. Epoch and Revision are the first replica's, since revisions of different
+// ones do not compare; Current says whether a node holds all that its own replica has.
+func Merge(replicas []Status) Status {
+	merged := replicas[0]
+	known := map[string]NodeStatus{}
+	for _, s := range replicas {
+		for _, n := range s.Nodes {
+			have, ok := known[n.Node]
+			if !ok || n.Connected && !have.Connected || n.Connected == have.Connected && n.Since.After(have.Since) {
+				known[n.Node] = n
+			}
+		}
+	}
+	merged.Nodes = slices.Collect(maps.Values(known))
+	merged.count()
+	return merged
 }
 
 func (n *node) status(name string, revision uint64, now time.Time) NodeStatus {

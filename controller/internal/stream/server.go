@@ -266,7 +266,7 @@ func (s *Server) register(run *session) uint64 {
 	s.live[run.node] = run
 	s.mu.Unlock()
 	if before != nil {
-		before.stop <- status.Errorf(codes.Aborted, "a newer stream of node %q took over", run.node)
+		before.stop <- status.Errorf(codes.Aborted, "a newer stream of node %q took over: if this goes on, another agent has the same --node-name", run.node)
 	}
 	if draining {
 		run.stop <- errDraining()
