@@ -42,6 +42,15 @@ func (r Rules) detectLocal() string {
 	return r.DetectLocalMode
 }
 
+// nodePortAddresses is the list in force in a mode: nftables mode takes the node's primary addresses unless told otherwise, as
+// kube-proxy's does (KEP-3866).
+func (r Rules) nodePortAddresses(mode string) []string {
+	if mode == modeNFTables && len(r.NodePortAddresses) == 0 {
+		return []string{"primary"}
+	}
+	return r.NodePortAddresses
+}
+
 func (r Rules) nodePorts() (prefixes []netip.Prefix, primary bool) {
 	for _, s := range r.NodePortAddresses {
 		if s == "primary" {

@@ -118,10 +118,6 @@ func (a agent) openHost(ctx context.Context) (host, error) {
 	if err := checkPrivileges(); err != nil {
 		return host{}, err
 	}
-	nodePorts, err := hostinfo.ParseNodePortAddresses(cfg.Rules.NodePortAddresses)
-	if err != nil {
-		return host{}, err
-	}
 	sysctls := hostinfo.ProcSys{Root: "/proc/sys"}
 	liberal, err := hostinfo.TCPBeLiberal(sysctls)
 	if err != nil {
@@ -129,6 +125,10 @@ func (a agent) openHost(ctx context.Context) (host, error) {
 	}
 	facts := hostFacts{liberal || cfg.Conntrack.TCPBeLiberal, cfg.Logger}
 	chosen, err := cfg.Rules.choose(ctx, facts, cfg.Rules.candidates())
+	if err != nil {
+		return host{}, err
+	}
+	nodePorts, err := hostinfo.ParseNodePortAddresses(cfg.Rules.nodePortAddresses(chosen.backend.Name()))
 	if err != nil {
 		return host{}, err
 	}

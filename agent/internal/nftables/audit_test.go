@@ -18,10 +18,19 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// audited is a backend whose audits are counted.
+// audited is a backend whose audits are counted, and whose repairs are told.
 type audited struct {
 	*Backend
-	audits atomic.Int64
+	audits   atomic.Int64
+	repaired chan struct{}
+}
+
+func (a *audited) Sync(ctx context.Context, before, now *fwd.Table, delta dataplane.Delta) (dataplane.Report, error) {
+	r, err := a.Backend.Sync(ctx, before, now, delta)
+	if err == nil && r.Writes > 0 {
+		a.repaired <- struct{}{}
+	}
+	return r, err
 }
 
 func (a *audited) Audit(ctx context.Context) ([]dataplane.Difference, error) {
@@ -47,7 +56,7 @@ func (o *oneTable) Take() (proxy.Update, bool) {
 // looks at the kernel when it is told of a change, and never by the clock.
 func follow(t *testing.T, n *node, table *fwd.Table) *audited {
 	t.Helper()
-	d := &audited{Backend: backendIn(t, n.Namespace, Defaults())}
+	d := &audited{Backend: backendIn(t, n.Namespace, Defaults()), repaired: make(chan struct{}, 10)}
 	source, outcomes := &oneTable{table, make(chan struct{}, 1)}, make(chan proxy.Outcome, 10)
 	source.changed <- struct{}{}
 	loop, err := proxy.New(proxy.Config{
@@ -70,21 +79,27 @@ func follow(t *testing.T, n *node, table *fwd.Table) *audited {
 	if o := <-outcomes; o.Err != nil {
 		t.Fatal(o.Err)
 	}
+	<-d.repaired
 	return d
 }
 
-// repaired returns how long it takes until the kernel looks as it should.
-func repaired(t *testing.T, n *node, want string) time.Duration {
+// repair damages the kernel and returns how long it then takes until it is as it should be.
+func (a *audited) repair(t *testing.T, n *node, edit, want string) time.Duration {
 	t.Helper()
-	began, again := time.Now(), time.NewTicker(20*time.Millisecond)
-	defer again.Stop()
-	for n.dump(t) != want {
-		if time.Since(began) > 20*time.Second {
-			t.Fatalf("not repaired:\n%s", n.dump(t))
-		}
-		<-again.C
+	if err := n.nft(edit)(); err != nil {
+		t.Fatal(err)
 	}
-	return time.Since(began)
+	began := time.Now()
+	select {
+	case <-a.repaired:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: not repaired:\n%s", edit, n.dump(t))
+	}
+	took := time.Since(began)
+	if got := n.dump(t); got != want {
+		t.Fatalf("%s: repaired to\n%s", edit, got)
+	}
+	return took
 }
 
 // manyKinds is a table with a trace's Services and many plain ones.
@@ -111,7 +126,7 @@ func manyKinds(t *testing.T) *fwd.Table {
 // notifications.
 func TestRepairs(t *testing.T) {
 	n := newNode(t)
-	follow(t, n, manyKinds(t))
+	d := follow(t, n, manyKinds(t))
 	want := n.dump(t)
 	var took []time.Duration
 	for _, edit := range []string{
@@ -126,10 +141,7 @@ func TestRepairs(t *testing.T) {
 		"delete element ip fairlead internal { 10.96.0.5 . tcp . 80 }",
 		"add table ip fairlead { flags dormant; }",
 	} {
-		if err := n.nft(edit)(); err != nil {
-			t.Fatal(err)
-		}
-		took = append(took, repaired(t, n, want))
+		took = append(took, d.repair(t, n, edit, want))
 		t.Logf("%s: repaired after %v", edit, took[len(took)-1])
 	}
 	slices.Sort(took)
@@ -163,8 +175,11 @@ func TestChurnOfOthers(t *testing.T) {
 	if err := n.nft("flush chain ip fairlead services")(); err != nil {
 		t.Fatal(err)
 	}
+	<-d.repaired
 	<-ended
-	t.Logf("repaired %v after the churn", repaired(t, n, want))
+	if got := n.dump(t); got != want {
+		t.Errorf("repaired to\n%s", got)
+	}
 }
 
 // foreignElements adds elements to a set of foreignRules, or deletes them.

@@ -117,18 +117,21 @@ func (f *family) sync(ctx context.Context, c Config, r request) error {
 	if r.delta.All || f.state == nil {
 		return f.syncAll(ctx, c, r)
 	}
-	delta := r.delta
 	var next *settings
-	if delta.Node || delta.Cluster {
+	if r.delta.Node || r.delta.Cluster {
 		next = newSettings(c, f.family, r.now)
 	}
-	before := f.state.sticky(delta.Ports)
-	e := f.state.move(r.now, delta.Ports, next)
+	ids := f.state.own(r.now, r.delta.Ports)
+	if len(ids) == 0 && next == nil {
+		return nil
+	}
+	before := f.state.sticky(ids)
+	e := f.state.move(r.now, ids, next)
 	if err := f.apply(&e, r.report); err != nil {
 		return err
 	}
-	r.report.Notices = append(r.report.Notices, f.state.notices(delta.Ports)...)
-	return f.forget(f.state.lost(before, delta.Ports), r.report)
+	r.report.Notices = append(r.report.Notices, f.state.notices(ids)...)
+	return f.forget(f.state.lost(before, ids), r.report)
 }
 
 // syncAll takes over whatever the kernel holds.
@@ -139,8 +142,7 @@ func (f *family) syncAll(ctx context.Context, c Config, r request) error {
 		return err
 	}
 	st := newState(newSettings(c, f.family, r.now))
-	st.load(r.now, has.recall())
-	elements, want := st.all()
+	elements, want := st.load(r.now, has.recall())
 	var e edit
 	if !has.exists || has.flags != 0 || !e.diffImage(f.language, has, elements, want) {
 		e = newTable(elements, want)

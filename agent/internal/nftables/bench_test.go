@@ -166,6 +166,33 @@ func BenchmarkService(b *testing.B) {
 	}
 }
 
+// BenchmarkStickyService adds and removes one Service with session affinity among others that have it.
+func BenchmarkStickyService(b *testing.B) {
+	sticky := func(n int) fwd.ServicePort {
+		p := scaledPort(n)
+		p.AffinitySeconds = 60
+		return p
+	}
+	for _, services := range []int{100, 1000, 10000} {
+		b.Run(fmt.Sprint(services), func(b *testing.B) {
+			var rows []fwd.Row
+			for n := range services {
+				rows = append(rows, fwd.EncodePort(sticky(n)))
+			}
+			table, _ := changed(b, scaled(b, services, 2), nil, rows)
+			_, open := benchNode(b)
+			d := open()
+			mustSync(b, d, everything(table))
+			p := sticky(20000)
+			next, touched := changed(b, table, nil, []fwd.Row{fwd.EncodePort(p), fwd.EncodeBackend(p.ID(), fwd.Backend{Addr: backendAddr(40000)})})
+			for b.Loop() {
+				mustSync(b, d, step{table, next, dataplane.Delta{Changed: touched}})
+				table, next = next, table
+			}
+		})
+	}
+}
+
 // BenchmarkAudit reads everything back.
 func BenchmarkAudit(b *testing.B) {
 	_, open := benchNode(b)

@@ -1,7 +1,6 @@
 package nftables
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/fairlead/fairlead/proto/fwd"
@@ -100,6 +99,18 @@ func (s *sum) add(p program) {
 			s.elements = append(s.elements, el)
 		}
 	}
+}
+
+// own are those of some Service ports that are of the family, before or now.
+func (st *state) own(now *fwd.Table, ids []fwd.ID) []fwd.ID {
+	var own []fwd.ID
+	for _, id := range ids {
+		_, before := st.ports[id]
+		if _, after := st.wanted(id, now); before || after {
+			own = append(own, id)
+		}
+	}
+	return own
 }
 
 // settleShared counts on, and puts the shared elements that are there before and after where they belong.
@@ -237,66 +248,4 @@ func (st *state) claim(f frontend, c claim) {
 		return 1
 	})
 	st.owners[f] = all
-}
-
-// load makes the state what a table asks for. recall tells the slots that a list has already, by one of its frontends.
-func (st *state) load(now *fwd.Table, recall func(pool, frontend) []netip.AddrPort) {
-	for id, p := range now.Ports() {
-		if p.Family == st.settings.family {
-			st.ports[id] = held{lists: st.recalled(p, recall)}
-			st.take(id, now)
-		}
-	}
-	for id, h := range st.ports {
-		p := st.plan(id, h)
-		st.census.count(p.demand, 1)
-		for _, el := range p.elements {
-			if shared(el.Set) {
-				st.countShared(el, 1)
-			}
-		}
-	}
-	st.needs = st.census.needs()
-	st.structure = st.settings.structure(st.needs)
-}
-
-func (st *state) recalled(p *fwd.Port, recall func(pool, frontend) []netip.AddrPort) lists {
-	var l lists
-	internal, external := claims(p)
-	for _, f := range internal {
-		if p.InternalLocal {
-			l.local = recall(addressPool, f)
-		} else {
-			l.cluster = recall(addressPool, f)
-		}
-	}
-	for _, f := range external {
-		l.cluster = recall(poolOf(f), f)
-		if p.ExternalLocal {
-			l.local = recall(poolOf(f).local(), f)
-		}
-	}
-	return l
-}
-
-// all is everything that the kernel should hold.
-func (st *state) all() ([]Element, structure) {
-	elements := make([]Element, 0, 8*len(st.ports))
-	whole := structure{sets: slices.Clone(st.structure.sets), chains: slices.Clone(st.structure.chains)}
-	for id, h := range st.ports {
-		p := st.plan(id, h)
-		whole.sets = append(whole.sets, p.own.sets...)
-		whole.chains = append(whole.chains, p.own.chains...)
-		for _, el := range p.elements {
-			if !shared(el.Set) {
-				elements = append(elements, el)
-			}
-		}
-	}
-	for set, keys := range st.shared {
-		for key := range keys {
-			elements = append(elements, Element{Set: set, Key: key})
-		}
-	}
-	return elements, whole
 }

@@ -42,8 +42,7 @@ func loadsAs(t *testing.T, text string, file trace.File) {
 		t.Fatal(err)
 	}
 	st := newState(newSettings(configFor(file.Options), file.Family, file.Table))
-	st.load(file.Table, func(pool, frontend) []netip.AddrPort { return nil })
-	elements, whole := st.all()
+	elements, whole := st.load(file.Table, func(pool, frontend) []netip.AddrPort { return nil })
 	err := n.Do(func() error {
 		s, err := openSocket()
 		if err != nil {

@@ -24,8 +24,7 @@ type machine struct {
 
 func newMachine(c Config, f fwd.Family, t *fwd.Table) *machine {
 	st := newState(newSettings(c, f, t))
-	st.load(t, func(pool, frontend) []netip.AddrPort { return nil })
-	elements, whole := st.all()
+	elements, whole := st.load(t, func(pool, frontend) []netip.AddrPort { return nil })
 	m := &machine{language: st.settings.language, sets: map[string]Set{}, chains: map[string]Chain{}, elements: map[place]Element{}}
 	for _, s := range whole.sets {
 		m.sets[s.Name] = s

@@ -18,8 +18,7 @@ func WritePlan(w io.Writer, c Config, f fwd.Family, t *fwd.Table) error {
 		return err
 	}
 	st := newState(newSettings(c, f, t))
-	st.load(t, func(pool, frontend) []netip.AddrPort { return nil })
-	elements, whole := st.all()
+	elements, whole := st.load(t, func(pool, frontend) []netip.AddrPort { return nil })
 	if _, err := io.WriteString(w, st.settings.planText(elements, whole)); err != nil {
 		return fmt.Errorf("write plan: %w", err)
 	}
