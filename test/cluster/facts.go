@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/fairlead/fairlead/test/cluster/footprint"
 )
@@ -48,6 +49,12 @@ func (c *Cluster) APIServerIPs() []netip.Addr { return c.plan.apiServer() }
 // ControllerIPs are the host's addresses for programs of the product, IPv4 first. The
 // nodes' own traffic with the API server does not use them; see Node.Cut.
 func (c *Cluster) ControllerIPs() []netip.Addr { return c.plan.controller() }
+
+// HostIPs are all addresses of the host on the nodes' network, sorted by use and then by family: any of them may be the
+// source of what a program on the host sends.
+func (c *Cluster) HostIPs() []netip.Addr {
+	return slices.Concat(c.plan.apiServer(), c.plan.controller(), c.plan.testBed())
+}
 
 // PodCIDRs are the ranges of all Pods, IPv4 first.
 func (c *Cluster) PodCIDRs() []netip.Prefix { return c.plan.pods() }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,8 +21,15 @@ import (
 
 // Log is what one network namespace's kernel has said. Use it from any number of goroutines.
 type Log struct {
-	mu    sync.Mutex // guards times
-	times []time.Time
+	mu  sync.Mutex // guards all
+	all []Commit
+}
+
+// Commit is one transaction.
+type Commit struct {
+	At time.Time
+	// By is the name of the program that made it, as the kernel knows it: 15 bytes at most.
+	By string
 }
 
 // Watch hears of transactions from now on, until ctx ends.
@@ -53,20 +61,43 @@ func (l *Log) note(messages []syscall.NetlinkMessage, now time.Time) {
 	for _, m := range messages {
 		if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN {
 			l.mu.Lock()
-			l.times = append(l.times, now)
+			l.all = append(l.all, Commit{now, author(m.Data)})
 			l.mu.Unlock()
 		}
 	}
 }
 
-// Last is when the last transaction between two moments was made; ok is false if there was none.
-func (l *Log) Last(after, before time.Time) (at time.Time, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, t := range l.times {
-		if t.After(after) && !t.After(before) {
-			at, ok = t, true
+// author reads who made a generation; "" if the kernel does not say.
+func author(message []byte) string {
+	if len(message) < nl.SizeofNfgenmsg {
+		return ""
+	}
+	attributes, err := nl.ParseRouteAttr(message[nl.SizeofNfgenmsg:])
+	if err != nil {
+		return ""
+	}
+	for _, a := range attributes {
+		if a.Attr.Type == unix.NFTA_GEN_PROC_NAME {
+			return unix.ByteSliceToString(a.Value)
 		}
 	}
-	return at, ok
+	return ""
+}
+
+// Last is the last transaction between two moments that Fairlead made; ok is false if there was none. Container network
+// plugins and kubelets make others.
+func (l *Log) Last(after, before time.Time) (last Commit, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.all {
+		if c.At.After(after) && !c.At.After(before) && c.ours() {
+			last, ok = c, true
+		}
+	}
+	return last, ok
+}
+
+// ours: the agent itself, or a tool under the name by which only the agent calls it.
+func (c Commit) ours() bool {
+	return strings.HasPrefix(c.By, "fairlead") || strings.Contains(c.By, "tables-nft")
 }

@@ -18,19 +18,20 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	run(t, "unshare", "--net", "nft", "add", "table", "ip", "elsewhere")
+	run(t, "unshare", "--net", "iptables-nft", "-N", "ELSEWHERE")
+	run(t, "ip", "netns", "exec", name, "nft", "add", "table", "ip", "others")
 	if at, ok := log.Last(begin, time.Now()); ok {
-		t.Errorf("heard of another namespace's transaction at %v", at)
+		t.Errorf("heard of another namespace's or program's transaction: %v", at)
 	}
-	run(t, "ip", "netns", "exec", name, "nft", "add", "table", "ip", "here")
+	run(t, "ip", "netns", "exec", name, "iptables-nft", "-N", "HERE")
 	ended := time.Now()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for timeout := time.After(5 * time.Second); ; {
-		at, ok := log.Last(begin, time.Now())
+		commit, ok := log.Last(begin, time.Now())
 		if ok {
-			if at.After(ended.Add(time.Second)) {
-				t.Errorf("heard of the transaction %v after nft had ended", at.Sub(ended))
+			if commit.At.After(ended.Add(time.Second)) || commit.By != "iptables-nft" {
+				t.Errorf("heard of %v, %v after iptables-nft had ended", commit, commit.At.Sub(ended))
 			}
 			break
 		}

@@ -34,8 +34,8 @@ func newStage(ctx context.Context, s *fairlead.System) (*stage, error) {
 // took is when a node's kernel took what its agent reported: by the kernel's own word, else by the agent's, which is later.
 func (s *stage) took(node string, p fairlead.Applied) time.Time {
 	if log, ok := s.kernels[node]; ok {
-		if at, ok := log.Last(p.Cause, p.At); ok {
-			return at
+		if commit, ok := log.Last(p.Cause, p.At); ok {
+			return commit.At
 		}
 	}
 	return p.At

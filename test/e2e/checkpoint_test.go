@@ -45,8 +45,8 @@ func bothAway(t *testing.T, half time.Duration) {
 	}
 	after(ctx, t, half)
 	for name, kernel := range kernels {
-		if at, ok := kernel.Last(begin, time.Now()); ok {
-			t.Errorf("the kernel of %s was written to at %v, %v into the outage", name, at, at.Sub(begin))
+		if commit, ok := kernel.Last(begin, time.Now()); ok {
+			t.Errorf("the kernel of %s was written to by %s, %v into the outage", name, commit.By, commit.At.Sub(begin))
 		}
 	}
 	if err := bed.StartController(); err != nil {

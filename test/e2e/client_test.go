@@ -32,7 +32,7 @@ type client struct {
 func outside(entry *cluster.Node) client {
 	return client{
 		name: "outside", node: entry, ask: workload.Ask,
-		addrs: slices.Concat(bed.Cluster.APIServerIPs(), bed.Cluster.ControllerIPs()),
+		addrs: bed.Cluster.HostIPs(),
 	}
 }
 
