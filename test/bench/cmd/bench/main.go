@@ -103,25 +103,41 @@ func measure(ctx context.Context, cfg, own contest.Config, h table.Header) (err 
 	}
 	var results, inside []contest.Result
 	if len(cfg.Modes) > 0 {
-		results, err = contest.Run(ctx, cfg)
+		if results, err = contest.Run(ctx, cfg); err != nil {
+			return fmt.Errorf("measure (logs are in %s): %w", cfg.Dir, err)
+		}
+		if h.Command == everything || len(own.Modes) == 0 { // what took half an hour is not lost if the other kernel does not boot
+			if err := write(h, time.Since(began), results, nil); err != nil {
+				return err
+			}
+		}
 	}
-	if err == nil && len(own.Modes) > 0 {
-		inside, err = kernel.Run(ctx, own)
+	if len(own.Modes) > 0 {
+		if inside, err = kernel.Run(ctx, own); err != nil {
+			return fmt.Errorf("measure (logs are in %s): %w", cfg.Dir, err)
+		}
+		if err := write(h, time.Since(began), results, inside); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("measure (logs are in %s): %w", cfg.Dir, err)
+	if err := os.RemoveAll(cfg.Dir); err != nil {
+		return fmt.Errorf("remove folder: %w", err)
 	}
-	if err := h.Done(time.Since(began)); err != nil {
+	return nil
+}
+
+// write writes what has been measured so far: into the document if everything is, else for people.
+func write(h table.Header, took time.Duration, results, inside []contest.Result) error {
+	if err := h.Done(took); err != nil {
 		return err
 	}
 	document := table.Document(h, results) + table.IPVS(h, inside)
 	if h.Command != everything {
 		fmt.Print(document)
-	} else if err := os.WriteFile(filepath.Join(h.Root, "docs", "benchmarks.md"), []byte(document), 0o644); err != nil { //nolint:gosec // for everybody
-		return fmt.Errorf("write document: %w", err)
+		return nil
 	}
-	if err := os.RemoveAll(cfg.Dir); err != nil {
-		return fmt.Errorf("remove folder: %w", err)
+	if err := os.WriteFile(filepath.Join(h.Root, "docs", "benchmarks.md"), []byte(document), 0o644); err != nil { //nolint:gosec // for everybody
+		return fmt.Errorf("write document: %w", err)
 	}
 	return nil
 }
