@@ -28,6 +28,10 @@ type flip struct {
 	kernels                       map[string]time.Time
 }
 
+// lookAgain is between two looks at what came of a turn. The times come from logs and kernels, so that looking late loses nothing,
+// and looking often would slow down what is measured.
+const lookAgain = 300 * time.Millisecond
+
 // last is when the last kernel had it.
 func (f *flip) last() time.Time {
 	var last time.Time
@@ -70,7 +74,7 @@ func Tell(ctx context.Context, n *cluster.Node, pod core.Pod, ready bool) error 
 const postScript = `exec 3<>"/dev/tcp/$1/$2" && printf 'POST %s HTTP/1.0\r\nContent-Length: 0\r\n\r\n' "$3" >&3 && read -r status <&3 && [[ $status == *" 20"* ]]`
 
 func (f *flip) waitStatus(ctx context.Context, s *stage) error {
-	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextCancel(ctx, lookAgain, true, func(ctx context.Context) (bool, error) {
 		p, err := s.Cluster.Client.CoreV1().Pods(f.pod.Namespace).Get(ctx, f.pod.Name, meta.GetOptions{})
 		return err == nil && web.IsReady(p) == f.ready, err
 	})
@@ -78,7 +82,7 @@ func (f *flip) waitStatus(ctx context.Context, s *stage) error {
 
 func (f *flip) waitKernels(ctx context.Context, s *stage) error {
 	f.kernels = map[string]time.Time{}
-	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+	return wait.PollUntilContextCancel(ctx, lookAgain, true, func(context.Context) (bool, error) {
 		for node, agent := range s.Agents {
 			if _, done := f.kernels[node]; done {
 				continue
