@@ -39,6 +39,8 @@ type Config struct {
 const (
 	// rate is each client's requests a second; each is a new connection.
 	rate = 50
+	// calm is between the start of the traffic and the first turn, so that the cluster's own start is not measured.
+	calm = 8 * time.Second
 	// ipvs is the mode that the machine's own kernel may lack.
 	ipvs = "ipvs"
 )
@@ -92,6 +94,11 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 	st, err := newStage(ctx, s)
 	if err != nil {
 		return err
+	}
+	select {
+	case <-time.After(calm):
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	flips, err := tellFlips(ctx, st, cfg.Flips, t)
 	if err != nil {
