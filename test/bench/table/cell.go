@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/bench/contest"
+	"github.com/fairlead/fairlead/test/bench/sheet"
 )
 
 // verdict says whether we are within a limit, if there is one, and ahead of the peer, if it was measured.
 func verdict(times [2]time.Duration, limit time.Duration, quick bool) string {
 	ours, peer := times[contest.Ours], times[contest.Peer]
 	if limit == 0 && peer == 0 {
-		return none
+		return sheet.None
 	}
 	return yes((limit == 0 || ours <= limit) && (peer == 0 || ours < peer), quick)
 }
@@ -20,7 +21,7 @@ func verdict(times [2]time.Duration, limit time.Duration, quick bool) string {
 func yes(met, quick bool) string {
 	switch {
 	case quick:
-		return none
+		return sheet.None
 	case met:
 		return "yes"
 	}
@@ -30,7 +31,7 @@ func yes(met, quick bool) string {
 // ratio is how often ours goes into the peer's.
 func ratio[T time.Duration | int64](of [2]T) string {
 	if of[contest.Ours] <= 0 || of[contest.Peer] <= 0 {
-		return none
+		return sheet.None
 	}
 	return fmt.Sprintf("%.1f", float64(of[contest.Peer])/float64(of[contest.Ours]))
 }
@@ -39,7 +40,7 @@ func ratio[T time.Duration | int64](of [2]T) string {
 func span(d time.Duration) string {
 	switch ms := float64(d) / float64(time.Millisecond); {
 	case d == 0:
-		return none
+		return sheet.None
 	case d < time.Millisecond:
 		return fmt.Sprintf("%.0f µs", ms*1000)
 	case d < 100*time.Millisecond:
@@ -61,7 +62,7 @@ func plus(d time.Duration) string {
 
 func megabytes(n int64) string {
 	if n == 0 {
-		return none
+		return sheet.None
 	}
 	return fmt.Sprintf("%.1f", float64(n)/megabyte)
 }

@@ -5,23 +5,17 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/test/bench/contest"
+	"github.com/fairlead/fairlead/test/bench/sheet"
 )
 
 // Document writes all tables. Results are in the order in which they are shown.
 func Document(h Header, results []contest.Result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, preface, h.Command, h.date, h.version, h.machine, h.loadBefore, h.loadAfter, h.took.Minutes(), contest.EndlessStart)
+	fmt.Fprintf(&b, preface, h.Header, contest.EndlessStart)
 	for _, s := range []section{changes(), starts(), memory(), packets()} {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, s.text)
-		row(&b, s.head)
-		rule := make([]string, len(s.head))
-		for i := range rule {
-			rule[i] = "---:"
-		}
-		rule[0] = "---"
-		row(&b, rule)
+		sheet.Head(&b, s.title, s.text, s.head)
 		for _, r := range results {
-			row(&b, append([]string{r.Mode.Name, r.Stage.World.String()}, s.cells(r, h.Quick)...))
+			sheet.Row(&b, append([]string{r.Mode.Name, r.Stage.World.String()}, s.cells(r, h.Quick)...))
 		}
 	}
 	return b.String()
@@ -34,13 +28,9 @@ type section struct {
 	cells       func(r contest.Result, quick bool) []string
 }
 
-func row(b *strings.Builder, cells []string) {
-	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
-}
-
 const preface = `# Benchmarks: the agent, side by side with kube-proxy
 
-Written by ` + "`%s`" + ` on %s with version %s, on %s; load average %s before and %s after the run, which took %.0f minutes.
+%s
 Every figure is of that run. Do not edit: run it again. The benchmark itself is a load of 1 to 2; what is above that is other work on the
 machine, which makes times longer, and not of all programs alike.
 

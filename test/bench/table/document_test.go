@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/bench/contest"
+	"github.com/fairlead/fairlead/test/bench/sheet"
 	"github.com/fairlead/fairlead/test/bench/world"
 )
 
@@ -57,13 +58,13 @@ func TestVerdicts(t *testing.T) {
 	}{
 		"met":              {result(judged(), good, peer), false, [4]string{"yes", "yes", "yes", "yes"}},
 		"missed":           {result(judged(), bad, peer), false, [4]string{no, no, no, no}},
-		"behind the peer":  {result(world.World{Services: 5_000, Endpoints: 2}, slow, peer), false, [4]string{no, no, none, none}},
-		"ahead":            {result(world.World{Services: 5_000, Endpoints: 2}, bad, peer), false, [4]string{"yes", "yes", none, none}},
+		"behind the peer":  {result(world.World{Services: 5_000, Endpoints: 2}, slow, peer), false, [4]string{no, no, sheet.None, sheet.None}},
+		"ahead":            {result(world.World{Services: 5_000, Endpoints: 2}, bad, peer), false, [4]string{"yes", "yes", sheet.None, sheet.None}},
 		"within the noise": {floor, false, [4]string{"yes", "yes", "yes", "yes"}},
 		"above the floor":  {above, false, [4]string{no, "yes", "yes", "yes"}},
-		"without a peer":   {alone, false, [4]string{none, none, none, none}},
-		"large":            {result(large(), figures(50*ms, 900*ms, 91e6, 0), peer), false, [4]string{"yes", "yes", no, none}},
-		"a quick run":      {result(judged(), bad, peer), true, [4]string{none, none, none, none}},
+		"without a peer":   {alone, false, [4]string{sheet.None, sheet.None, sheet.None, sheet.None}},
+		"large":            {result(large(), figures(50*ms, 900*ms, 91e6, 0), peer), false, [4]string{"yes", "yes", no, sheet.None}},
+		"a quick run":      {result(judged(), bad, peer), true, [4]string{sheet.None, sheet.None, sheet.None, sheet.None}},
 	} {
 		if got := verdicts(t, Header{Quick: c.quick}, c.result); strings.Join(got, " ") != strings.Join(c.want[:], " ") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -98,10 +99,10 @@ func TestRatioAndSpan(t *testing.T) {
 	if got := ratio([2]time.Duration{ms, 10 * ms}); got != "10.0" {
 		t.Error(got)
 	}
-	if got := ratio([2]int64{3, 0}); got != none {
+	if got := ratio([2]int64{3, 0}); got != sheet.None {
 		t.Error(got)
 	}
-	for d, want := range map[time.Duration]string{0: none, 87 * time.Microsecond: "87 µs", 1234 * time.Microsecond: "1.23 ms", 99*ms + 900*time.Microsecond: "99.9 ms", 345 * ms: "345 ms", 12345 * ms: "12.3 s"} {
+	for d, want := range map[time.Duration]string{0: sheet.None, 87 * time.Microsecond: "87 µs", 1234 * time.Microsecond: "1.23 ms", 99*ms + 900*time.Microsecond: "99.9 ms", 345 * ms: "345 ms", 12345 * ms: "12.3 s"} {
 		if got := span(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
@@ -109,7 +110,7 @@ func TestRatioAndSpan(t *testing.T) {
 }
 
 func TestHeader(t *testing.T) {
-	h := Header{Root: t.TempDir(), Command: "make bench"}
+	h := Header{Header: sheet.Header{Root: t.TempDir(), Command: "make bench"}}
 	if err := h.Look(time.Unix(0, 0)); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/bench/contest"
+	"github.com/fairlead/fairlead/test/bench/sheet"
 )
 
 // aheadIPVS is how often kube-proxy's time has to hold ours, for a change and for the start.
@@ -18,15 +19,13 @@ func IPVS(h Header, results []contest.Result) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n## IPVS\n\n%s\n\n", ipvsText)
 	head := []string{
 		"Services", "change: fairlead-agent p50", "p90", "kube-proxy p50", "p90", "ratio", "start: fairlead-agent", "kube-proxy", "ratio",
 		"first packet: direct", "fairlead-agent", "kube-proxy", "target", "met",
 	}
-	row(&b, head)
-	row(&b, append(strings.Split(strings.Repeat("---: ", len(head)-1), " ")[:len(head)-1], "---"))
+	sheet.Head(&b, "IPVS", ipvsText, head)
 	for _, r := range results {
-		row(&b, append([]string{r.Stage.World.String()}, ipvsCells(r, h.Quick)...))
+		sheet.Row(&b, append([]string{r.Stage.World.String()}, ipvsCells(r, h.Quick)...))
 	}
 	first, last := results[0], results[len(results)-1]
 	if len(results) > 1 {
@@ -59,7 +58,7 @@ func ipvsCells(r contest.Result, quick bool) []string {
 	for _, side := range []contest.Side{contest.Ours, contest.Peer} {
 		rounds := r.Of[side]
 		if len(rounds) == 0 {
-			changes, begins, packets = append(changes, none, none), append(begins, none), append(packets, none)
+			changes, begins, packets = append(changes, sheet.None, sheet.None), append(begins, sheet.None), append(packets, sheet.None)
 			continue
 		}
 		all := join(rounds, func(f contest.Figures) []contest.Taken { return f.Changes })

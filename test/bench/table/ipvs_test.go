@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/bench/contest"
+	"github.com/fairlead/fairlead/test/bench/sheet"
 	"github.com/fairlead/fairlead/test/bench/world"
 )
 
@@ -23,7 +24,7 @@ func TestIPVS(t *testing.T) {
 		"met":               {figures(2*ms, 2*time.Second, 30e6, 50*time.Microsecond), false, "yes"},
 		"a change too slow": {figures(101*ms, 2*time.Second, 30e6, 50*time.Microsecond), false, "**no**"},
 		"a start too slow":  {figures(2*ms, 2001*ms, 30e6, 50*time.Microsecond), false, "**no**"},
-		"not judged":        {figures(2*ms, 2*time.Second, 30e6, 50*time.Microsecond), true, none},
+		"not judged":        {figures(2*ms, 2*time.Second, 30e6, 50*time.Microsecond), true, sheet.None},
 	} {
 		text := IPVS(Header{Quick: c.quick}, []contest.Result{small, at(5000, c.ours, peer)})
 		var last string

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/bench/contest"
+	"github.com/fairlead/fairlead/test/bench/sheet"
 	"github.com/fairlead/fairlead/test/bench/world"
 )
 
@@ -13,7 +14,6 @@ func judged() world.World { return world.World{Services: 10_000, Endpoints: 2} }
 func large() world.World  { return world.World{Services: 30_000, Endpoints: 4} }
 
 const (
-	none = "–"
 	// noise is how far a measured bound may be exceeded: medians of one run are not better than that.
 	noise = 1.25
 	// packetTarget is what a Service's address may add to a connection.
@@ -47,7 +47,7 @@ func changes() section {
 				all := join(r.Of[side], func(f contest.Figures) []contest.Taken { return f.Changes })
 				times[side], own[side] = contest.Median(contest.Wholes(all)), contest.Median(contest.Owns(all))
 				if len(all) == 0 {
-					cells = append(cells, none, none)
+					cells = append(cells, sheet.None, sheet.None)
 					continue
 				}
 				cells = append(cells, fmt.Sprintf("%s (%s)", span(times[side]), span(own[side])),
@@ -118,7 +118,7 @@ func memory() section {
 			}
 			limit := memoryTarget(r.Stage.World)
 			if limit == 0 {
-				return append(cells, ratio(after), none, none)
+				return append(cells, ratio(after), sheet.None, sheet.None)
 			}
 			return append(cells, ratio(after), "≤ "+megabytes(limit), yes(after[contest.Ours] <= limit, quick))
 		},
@@ -142,14 +142,14 @@ func packets() section {
 			cells := []string{micros(contest.Median(directs))}
 			for _, side := range []contest.Side{contest.Ours, contest.Peer} {
 				if len(r.Of[side]) == 0 {
-					cells = append(cells, none, none, none)
+					cells = append(cells, sheet.None, sheet.None, sheet.None)
 					continue
 				}
 				p99 := contest.Quantile(join(r.Of[side], toService), 0.99)
 				cells = append(cells, plus(added(r.Of[side], toService)), plus(added(r.Of[side], toEndpoint)), micros(p99))
 			}
 			if r.Stage.World != judged() {
-				return append(cells, none, none)
+				return append(cells, sheet.None, sheet.None)
 			}
 			return append(cells, "≤ "+plus(packetTarget), yes(added(r.Of[contest.Ours], toService) <= packetTarget, quick))
 		},

@@ -5,13 +5,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/test/bench/sheet"
 	"github.com/fairlead/fairlead/test/scale/measure"
 )
 
 // title begins the section; it is how Merge finds an older one.
 const title = "# Fan-out: one controller, many agents"
-
-const none = "–"
 
 // Merge puts a section behind a document that may hold an older one.
 func Merge(document, section string) string {
@@ -23,24 +22,17 @@ func Merge(document, section string) string {
 }
 
 // Section writes all tables.
-func Section(h Header, all []measure.Figures) string {
+func Section(h sheet.Header, all []measure.Figures) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, preface, h.Command, h.date, h.version, h.machine, h.loadBefore, h.loadAfter, h.took.Minutes())
+	fmt.Fprintf(&b, preface, h)
 	for _, t := range []table{targets(all), propagation(), bytesAndTime(), crises(), peers(), model(all)} {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", t.title, t.text)
-		row(&b, t.head)
-		rule := make([]string, len(t.head))
-		for i := range rule {
-			rule[i] = "---:"
-		}
-		rule[0] = "---"
-		row(&b, rule)
+		sheet.Head(&b, t.title, t.text, t.head)
 		for _, r := range t.rows {
-			row(&b, r)
+			sheet.Row(&b, r)
 		}
 		for _, f := range all {
 			if t.cells != nil {
-				row(&b, append([]string{number(f.Agents)}, t.cells(f)...))
+				sheet.Row(&b, append([]string{number(f.Agents)}, t.cells(f)...))
 			}
 		}
 	}
@@ -55,10 +47,6 @@ type table struct {
 	cells       func(measure.Figures) []string
 }
 
-func row(b *strings.Builder, cells []string) {
-	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
-}
-
 func number(n int) string {
 	if n < 1000 {
 		return fmt.Sprint(n)
@@ -69,7 +57,7 @@ func number(n int) string {
 func span(d time.Duration) string {
 	switch ms := float64(d) / float64(time.Millisecond); {
 	case d == 0:
-		return none
+		return sheet.None
 	case d < time.Millisecond:
 		return fmt.Sprintf("%.3g µs", ms*1000)
 	case d < time.Second:
@@ -98,7 +86,7 @@ func bytes(n float64) string {
 
 const preface = title + `
 
-Written by ` + "`%s`" + ` on %s with version %s, on %s; load average %s before and %s after the run, which took %.0f minutes.
+%s
 Every figure is of that run. Do not edit: run it again. API server, etcd, two controllers, all agents or watchers and the driver share
 these cores: the agents' and watchers' own work delays what is measured.
 

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/test/bench/sheet"
 	"github.com/fairlead/fairlead/test/scale/measure"
 )
 
 // TestMerge: the section goes behind what is there, and takes the place of an older one.
 func TestMerge(t *testing.T) {
-	first := Merge("# Benchmarks\n\ntext\n", Section(Header{Command: "one"}, nil))
-	second := Merge(first, Section(Header{Command: "two"}, nil))
+	first := Merge("# Benchmarks\n\ntext\n", Section(sheet.Header{Command: "one"}, nil))
+	second := Merge(first, Section(sheet.Header{Command: "two"}, nil))
 	if !strings.HasPrefix(second, "# Benchmarks\n\ntext\n\n"+title) || strings.Count(second, title) != 1 || strings.Contains(second, "`one`") {
 		t.Errorf("merged:\n%s", second)
 	}

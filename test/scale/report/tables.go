@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead/fairlead/test/bench/sheet"
 	"github.com/fairlead/fairlead/test/scale/measure"
 )
 
@@ -66,7 +67,7 @@ func peers() table {
 		cells: func(f measure.Figures) []string {
 			cells := []string{span(f.Lone.APIServer), bytes(f.Lone.FromAPI)}
 			if f.Peer == nil {
-				return append(cells, none, none, none, none, none, none, none, none)
+				return append(cells, sheet.None, sheet.None, sheet.None, sheet.None, sheet.None, sheet.None, sheet.None, sheet.None)
 			}
 			p := f.Peer
 			sum := p.Bytes * float64(p.Watchers)
@@ -78,7 +79,7 @@ func peers() table {
 
 func ratio(a, b time.Duration) string {
 	if b == 0 {
-		return none
+		return sheet.None
 	}
 	return fmt.Sprintf("%.2f", float64(a)/float64(b))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/test/bench/contest"
 	"github.com/fairlead/fairlead/test/bench/kernel"
+	"github.com/fairlead/fairlead/test/bench/sheet"
 	"github.com/fairlead/fairlead/test/bench/table"
 	"github.com/fairlead/fairlead/test/bench/world"
 	"github.com/fairlead/fairlead/test/cluster/binaries"
@@ -81,7 +82,7 @@ func run(ctx context.Context, args []string) error {
 	if len(cfg.Modes)+len(own.Modes) == 0 {
 		return fmt.Errorf("--modes %q: no mode has that in its name", *modes)
 	}
-	h := table.Header{Root: root, Quick: *quick, Command: everything}
+	h := table.Header{Header: sheet.Header{Root: root, Command: everything}, Quick: *quick}
 	if len(args) > 0 {
 		h.Command = "go run ./test/bench/cmd/bench " + strings.Join(args, " ")
 	}

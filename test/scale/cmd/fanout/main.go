@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairlead/fairlead/test/bench/sheet"
 	"github.com/fairlead/fairlead/test/cluster/binaries"
 	"github.com/fairlead/fairlead/test/scale/measure"
 	"github.com/fairlead/fairlead/test/scale/report"
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("find the repository: %w", err)
 	}
-	h := report.Header{Root: root, Command: everything}
+	h := sheet.Header{Root: root, Command: everything}
 	if len(args) > 0 {
 		h.Command = "go run ./test/scale/cmd/fanout " + strings.Join(args, " ")
 	}
