@@ -35,6 +35,7 @@ func AllowedEdges() Edges {
 		"controller/internal/table":     {fwd, wire},
 		"controller/internal/stream":    {fwd, wire},
 		"controller/internal/observe":   {fwd},
+		"controller/internal/explain":   {fwd, "controller/internal/endpoints"},
 
 		"controller/internal/brake": {"controller/internal/endpoints", "controller/internal/kube"},
 
@@ -47,6 +48,8 @@ func AllowedEdges() Edges {
 		"agent/app":                  {fwd, wire, "agent/dataplane", "agent/internal/..."},
 		"agent/dataplane":            {fwd},
 		"agent/dataplane/lab/feed":   {fwd, wire},
+		"agent/internal/admin":       {},
+		"agent/internal/explain":     {fwd, "agent/dataplane"},
 		"agent/internal/bootstrap":   {"agent/internal/statedir"},
 		"agent/internal/client":      {fwd, wire},
 		"agent/internal/checkpoint":  {fwd, wire, "agent/internal/statedir"},

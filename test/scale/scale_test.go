@@ -22,11 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	driver, code := stage.Enter()
-	if driver {
-		code = m.Run()
-	}
-	os.Exit(code)
+	os.Exit(stage.Run(m.Run))
 }
 
 const (

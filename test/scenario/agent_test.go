@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentapp "github.com/fairlead/fairlead/agent/app"
+	"github.com/fairlead/fairlead/test/hub"
 	"github.com/fairlead/fairlead/test/scenario/child"
 )
 
@@ -67,9 +68,9 @@ func newMachine(t *testing.T, number int, flavor string, peers ...int) *machine 
 	link := "to-" + m.name()
 	for _, args := range [][]string{
 		{"link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", fmt.Sprint(m.anchor.Pid())},
-		{"link", "set", link, "master", hubLink, "up"},
+		{"link", "set", link, "master", hub.Link, "up"},
 	} {
-		if err := ip(args...); err != nil {
+		if err := hub.IP(args...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +78,7 @@ func newMachine(t *testing.T, number int, flavor string, peers ...int) *machine 
 		"link set lo up", "link set eth0 up", "addr add " + m.address() + "/16 dev eth0",
 		fmt.Sprintf("-6 addr add fd00:200::1:%d/64 dev eth0 nodad", number),
 		"addr add " + m.pod() + "/32 dev lo", "-6 addr add " + m.pod6() + "/128 dev lo nodad",
-		"route add default via " + hubAddress().String(), "-6 route add default dev eth0",
+		"route add default via " + hub.Address().String(), "-6 route add default dev eth0",
 	}
 	for _, peer := range peers {
 		commands = append(commands,

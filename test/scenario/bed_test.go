@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fairlead/fairlead/proto/fwd"
+	"github.com/fairlead/fairlead/test/hub"
 	"github.com/fairlead/fairlead/test/scenario/apiserver"
 	"github.com/fairlead/fairlead/test/scenario/follower"
 	"github.com/fairlead/fairlead/test/scenario/script"
@@ -45,7 +46,7 @@ type bed struct {
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	api, err := apiserver.Start(t.Context(), apiserver.Config{
-		Dir: t.TempDir(), Address: hubAddress(), Stdout: os.Stdout,
+		Dir: t.TempDir(), Address: hub.Address(), Stdout: os.Stdout,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead/fairlead/test/chart"
+	"github.com/fairlead/fairlead/test/hub"
 	"github.com/fairlead/fairlead/test/scenario/apiserver"
 )
 
@@ -20,7 +21,7 @@ import (
 // says what stands in Fairlead's way.
 func TestChartAtARealAPIServer(t *testing.T) {
 	api, err := apiserver.Start(t.Context(), apiserver.Config{
-		Dir: t.TempDir(), Address: hubAddress(), Stdout: os.Stdout,
+		Dir: t.TempDir(), Address: hub.Address(), Stdout: os.Stdout,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 	})
 	if err != nil {
@@ -45,13 +46,13 @@ func TestChartAtARealAPIServer(t *testing.T) {
 	}
 	const kubeProxy, twoWriters, noWriter, unknown = "WARNING: kube-proxy runs", "WARNING: the endpoint controllers of kube-controller-manager run",
 		"Nobody keeps EndpointSlices up to date", "cannot be seen from here"
-	expect(t, install(""), []string{unknown, hubAddress().String() + ":6443"}, []string{kubeProxy, twoWriters, noWriter})
+	expect(t, install(""), []string{unknown, hub.Address().String() + ":6443"}, []string{kubeProxy, twoWriters, noWriter})
 
 	agents, err := api.Client.AppsV1().DaemonSets(chart.Namespace).Get(t.Context(), "fairlead-agent", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "--apiservers=" + hubAddress().String() + ":6443"; !slices.Contains(agents.Spec.Template.Spec.Containers[0].Args, want) {
+	if want := "--apiservers=" + hub.Address().String() + ":6443"; !slices.Contains(agents.Spec.Template.Spec.Containers[0].Args, want) {
 		t.Errorf("agents have %q, want %s", agents.Spec.Template.Spec.Containers[0].Args, want)
 	}
 

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	controllerapp "github.com/fairlead/fairlead/controller/app"
+	"github.com/fairlead/fairlead/test/hub"
 )
 
 // streamPort is where the controller serves agents; HTTP is served on the port after it.
 const streamPort = uint16(7443)
 
 // address is a port of the hub.
-func address(port uint16) string { return netip.AddrPortFrom(hubAddress(), port).String() }
+func address(port uint16) string { return netip.AddrPortFrom(hub.Address(), port).String() }
 
 // controller is one that runs in this process.
 type controller struct {

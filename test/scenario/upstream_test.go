@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	controllerapp "github.com/fairlead/fairlead/controller/app"
+	"github.com/fairlead/fairlead/test/hub"
 	"github.com/fairlead/fairlead/test/scenario/apiserver"
 	"github.com/fairlead/fairlead/test/scenario/child"
 )
@@ -90,7 +91,7 @@ func newClusters(t *testing.T) *clusters {
 	c := &clusters{nodes: newNodeWorld(), features: features{}}
 	for i, server := range []**cluster{&c.upstream, &c.ours} {
 		address := netip.AddrFrom4([4]byte{10, 200, 0, byte(10 + i)})
-		if err := ip("addr", "add", address.String()+"/32", "dev", hubLink); err != nil {
+		if err := hub.IP("addr", "add", address.String()+"/32", "dev", hub.Link); err != nil {
 			t.Fatal(err)
 		}
 		api, err := apiserver.Start(t.Context(), apiserver.Config{

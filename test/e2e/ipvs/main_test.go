@@ -6,10 +6,8 @@ package ipvs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	core "k8s.io/api/core/v1"
@@ -17,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fairlead/fairlead/test/cluster"
-	"github.com/fairlead/fairlead/test/cluster/binaries"
+	"github.com/fairlead/fairlead/test/e2e/suite"
 	"github.com/fairlead/fairlead/test/fairlead"
 	"github.com/fairlead/fairlead/test/web"
 )
@@ -37,41 +35,16 @@ const (
 	port = 7000
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(suite.Run(m, suite.Config{
+		Name: "e2e-ipvs", Cluster: cluster.Config{Nodes: 2, IPVSNodes: 1}, Fairlead: fairlead.Config{Mode: mode}, Prepare: prepare,
+	}))
+}
 
-func run(m *testing.M) (code int) {
-	ctx := context.Background()
-	root, err := binaries.Root()
-	if err != nil {
-		return fail(err)
-	}
-	dir, err := os.MkdirTemp("/var/lib", "fairlead-e2e-ipvs-")
-	if err != nil {
-		return fail(err)
-	}
-	c, err := cluster.Start(ctx, cluster.Config{Dir: dir, Nodes: 2, IPVSNodes: 1, Index: cluster.Auto, Stdout: os.Stdout})
-	if err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if code != 0 {
-			tails(c)
-		}
-		if err := errors.Join(c.Stop(ctx), os.RemoveAll(dir)); err != nil {
-			code = fail(err)
-		}
-	}()
-	if bed.System, err = fairlead.Start(ctx, c, fairlead.Config{Bin: filepath.Join(root, "bin"), Mode: mode}); err != nil {
-		return fail(err)
-	}
-	if err := bed.WaitReady(ctx); err != nil {
-		return fail(err)
-	}
-	bed.plain, bed.own = c.Nodes[:2], c.Nodes[2]
-	if err := enlist(ctx, c); err != nil {
-		return fail(err)
-	}
-	return m.Run()
+func prepare(ctx context.Context, system *fairlead.System) error {
+	nodes := system.Cluster.Nodes
+	bed.System, bed.plain, bed.own = system, nodes[:2], nodes[2]
+	return enlist(ctx, system.Cluster)
 }
 
 // enlist starts a Pod on each node that can, and a Service of every kind in front of them.
@@ -106,23 +79,4 @@ func enlist(ctx context.Context, c *cluster.Cluster) (err error) {
 		return fmt.Errorf("enlist: %w", err)
 	}
 	return nil
-}
-
-func fail(err error) int {
-	fmt.Fprintf(os.Stderr, "e2e: %v\n", err)
-	return 1
-}
-
-// tails shows the ends of the product's logs, and of the kernel's, which go with the cluster.
-func tails(c *cluster.Cluster) {
-	for _, pattern := range []string{"*fairlead*.log", "*kernel.log"} {
-		logs, _ := filepath.Glob(filepath.Join(c.Logs(), pattern))
-		for _, log := range logs {
-			content, err := os.ReadFile(log)
-			if err != nil {
-				continue
-			}
-			fmt.Fprintf(os.Stdout, "── the end of %s\n%s\n", filepath.Base(log), content[max(0, len(content)-3000):])
-		}
-	}
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead/fairlead/test/cluster/binaries"
+	"github.com/fairlead/fairlead/test/hub"
 	"github.com/fairlead/fairlead/test/scenario/apiserver"
 	"github.com/fairlead/fairlead/test/scenario/child"
 )
@@ -63,7 +64,7 @@ func New(ctx context.Context, cfg Config) (*Stage, error) {
 		return nil, fmt.Errorf("find fairlead-controller: %w: run make build", err)
 	}
 	api, err := apiserver.Start(ctx, apiserver.Config{
-		Dir: cfg.Dir, Address: HubAddress(), Stdout: cfg.Progress, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(ServiceCIDR)},
+		Dir: cfg.Dir, Address: hub.Address(), Stdout: cfg.Progress, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(ServiceCIDR)},
 	})
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ type Controller struct {
 
 // StartController starts one at a port, and at the next one for HTTP. It does not wait.
 func (s *Stage) StartController(port uint16, flags ...string) (*Controller, error) {
-	at := func(p uint16) string { return netip.AddrPortFrom(HubAddress(), p).String() }
+	at := func(p uint16) string { return netip.AddrPortFrom(hub.Address(), p).String() }
 	c := &Controller{GRPC: at(port), HTTP: at(port + 1)}
 	argv := []string{
 		s.cfg.Controller, "--kubeconfig", s.kubeconfig, "--grpc-address", c.GRPC, "--http-address", c.HTTP,

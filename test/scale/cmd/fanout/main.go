@@ -31,16 +31,15 @@ import (
 const everything = "make bench"
 
 func main() {
-	driver, code := stage.Enter()
-	if driver {
+	os.Exit(stage.Run(func() int {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
 		if err := run(ctx, os.Args[1:]); err != nil {
 			fmt.Fprintf(os.Stderr, "fanout: %v\n", err)
-			code = 1
+			return 1
 		}
-		stop()
-	}
-	os.Exit(code)
+		return 0
+	}))
 }
 
 func run(ctx context.Context, args []string) error {
