@@ -32,7 +32,7 @@ const tail = 1000
 
 // Run runs the tests on the cluster and returns the exit code.
 func Run(m *testing.M, cfg Config) (code int) {
-	ctx := context.Background()
+	ctx := context.Background() //nolint:forbidigo // called from TestMain
 	root, err := binaries.Root()
 	if err != nil {
 		return fail(err)
