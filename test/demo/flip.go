@@ -2,9 +2,7 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -55,10 +53,13 @@ func turn(ctx context.Context, s *stage, pod core.Pod, ready bool) (*flip, error
 	if err := f.waitStatus(ctx, s); err != nil {
 		return nil, fmt.Errorf("wait for the kubelet to find Pod %s %s: %w", pod.Name, what, err)
 	}
+	if err := f.waitWrite(ctx, s.Cluster); err != nil {
+		return nil, fmt.Errorf("find when the API server was told that Pod %s is %s: %w", pod.Name, what, err)
+	}
 	if err := f.waitKernels(ctx, s); err != nil {
 		return nil, fmt.Errorf("wait for all kernels to have Pod %s %s: %w", pod.Name, what, err)
 	}
-	return f, f.findWrite(s.Cluster)
+	return f, nil
 }
 
 // Tell turns the Pod: it asks it from a node, by plain HTTP.
@@ -80,6 +81,22 @@ func (f *flip) waitStatus(ctx context.Context, s *stage) error {
 	})
 }
 
+// waitWrite looks up in the audit log when the write came. What is heard and programmed before it has another cause.
+func (f *flip) waitWrite(ctx context.Context, c *cluster.Cluster) error {
+	return wait.PollUntilContextCancel(ctx, lookAgain, true, func(context.Context) (bool, error) {
+		events, err := audit.Read(c.AuditLog())
+		if err != nil {
+			return false, err
+		}
+		writes := audit.PodStatusWrites(events, f.pod.Namespace, f.pod.Name, f.asked)
+		if len(writes) == 0 {
+			return false, nil
+		}
+		f.wrote = writes[len(writes)-1].Received
+		return true, nil
+	})
+}
+
 func (f *flip) waitKernels(ctx context.Context, s *stage) error {
 	f.kernels = map[string]time.Time{}
 	return wait.PollUntilContextCancel(ctx, lookAgain, true, func(context.Context) (bool, error) {
@@ -87,7 +104,7 @@ func (f *flip) waitKernels(ctx context.Context, s *stage) error {
 			if _, done := f.kernels[node]; done {
 				continue
 			}
-			programmed, err := fairlead.Programmed(agent.Log(), f.asked)
+			programmed, err := fairlead.Programmed(agent.Log(), f.wrote)
 			if err != nil {
 				return false, err
 			}
@@ -105,19 +122,4 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// findWrite looks up in the audit log when the write came that the controller then heard of.
-func (f *flip) findWrite(c *cluster.Cluster) error {
-	events, err := audit.Read(c.AuditLog())
-	if err != nil {
-		return err
-	}
-	for _, e := range slices.Backward(audit.PodStatusWrites(events, f.pod.Namespace, f.pod.Name, f.asked)) {
-		if e.Received.Before(f.heard) {
-			f.wrote = e.Received
-			return nil
-		}
-	}
-	return errors.New("the audit log has no write of the Pod's status before the controller heard of it")
 }

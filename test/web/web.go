@@ -66,7 +66,7 @@ func deployment(version string) *apps.Deployment {
 					TerminationGracePeriodSeconds: &grace,
 					TopologySpreadConstraints: []core.TopologySpreadConstraint{{
 						MaxSkew: 1, TopologyKey: core.LabelHostname, WhenUnsatisfiable: core.ScheduleAnyway,
-						LabelSelector: &meta.LabelSelector{MatchLabels: labels()},
+						LabelSelector: &meta.LabelSelector{MatchLabels: labels()}, MatchLabelKeys: []string{apps.DefaultDeploymentUniqueLabelKey},
 					}},
 					Containers: []core.Container{container("--drain", Drain.String())},
 				},
