@@ -47,7 +47,7 @@ func turn(ctx context.Context, s *stage, pod core.Pod, ready bool) (*flip, error
 	if err := Tell(ctx, s.Cluster.Nodes[0], pod, ready); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, cluster.Patience)
 	defer cancel()
 	what := map[bool]string{true: "ready", false: "unready"}[ready]
 	if err := f.waitStatus(ctx, s); err != nil {

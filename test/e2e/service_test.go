@@ -54,7 +54,7 @@ func runPod(ctx context.Context, t *testing.T, node string, args ...string) stri
 			t.Error(err)
 		}
 	})
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, cluster.Patience, true, func(ctx context.Context) (bool, error) {
 		pod, err = pods.Get(ctx, pod.Name, meta.GetOptions{})
 		return err == nil && (pod.Status.Phase == core.PodSucceeded || pod.Status.Phase == core.PodFailed), err
 	})

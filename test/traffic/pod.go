@@ -44,7 +44,7 @@ func FromPod(ctx context.Context, c *cluster.Cluster, node string, cfg workload.
 	p := &pod{cluster: c, object: object}
 	path := filepath.Join(c.Node(node).Logs(), "pods",
 		fmt.Sprintf("%s_%s_%s", object.Namespace, object.Name, object.UID), "load", "0.log")
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, cluster.Patience, true, func(context.Context) (bool, error) {
 		p.log, err = os.Open(path)
 		return err == nil, nil
 	})
@@ -61,7 +61,7 @@ func (p *pod) Stop(ctx context.Context) (_ []workload.Sample, err error) {
 	if err := pods.Delete(ctx, p.object.Name, meta.DeleteOptions{}); err != nil {
 		return nil, fmt.Errorf("delete client Pod: %w", err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, cluster.Patience, true, func(ctx context.Context) (bool, error) {
 		_, err := pods.Get(ctx, p.object.Name, meta.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})

@@ -12,6 +12,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead/fairlead/test/cluster"
 )
 
 // PodConfig says what a single Pod is like. It serves as the application's Pods do.
@@ -38,7 +40,7 @@ func StartPod(ctx context.Context, client kubernetes.Interface, cfg PodConfig) (
 	if err != nil {
 		return nil, fmt.Errorf("create Pod %s: %w", cfg.Name, err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, cluster.Patience, true, func(ctx context.Context) (bool, error) {
 		pod, err = pods.Get(ctx, cfg.Name, meta.GetOptions{})
 		return err == nil && IsReady(pod), err
 	})
@@ -56,7 +58,7 @@ func EndPod(ctx context.Context, client kubernetes.Interface, name string) error
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete Pod %s: %w", name, err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, cluster.Patience, true, func(ctx context.Context) (bool, error) {
 		_, err := pods.Get(ctx, name, meta.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
@@ -80,7 +82,7 @@ func Tell(ctx context.Context, client kubernetes.Interface, pod *core.Pod, ready
 	if err := response.Body.Close(); err != nil {
 		return fmt.Errorf("turn Pod %s: %w", pod.Name, err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, cluster.Patience, true, func(ctx context.Context) (bool, error) {
 		now, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, meta.GetOptions{})
 		return err == nil && IsReady(now) == ready, err
 	})

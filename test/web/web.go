@@ -115,7 +115,7 @@ func Roll(ctx context.Context, client kubernetes.Interface) error {
 // may be unready for a moment at any time: its probe has a second, on a machine that may be busy.
 func ReadyPods(ctx context.Context, client kubernetes.Interface) ([]core.Pod, error) {
 	var pods []core.Pod
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, cluster.Patience, true, func(ctx context.Context) (bool, error) {
 		d, err := client.AppsV1().Deployments(Namespace).Get(ctx, Name, meta.GetOptions{})
 		if err != nil {
 			return false, fmt.Errorf("get Deployment: %w", err)
