@@ -49,7 +49,7 @@ func (v *view) count(fs []frontend, n int) {
 	}
 }
 
-// refuse holds back every backend that is a frontend, and gives back those that no longer are. Lists of Service ports that
+// refuse holds back every backend that is a frontend or of the wrong family, and gives back those that no longer are. Lists of Service ports that
 // did not change themselves are searched only when a frontend came or went, which an endpoint's change never does.
 func (v *view) refuse() {
 	ids := slices.Clone(v.changed.Ports)
@@ -67,7 +67,7 @@ func (v *view) refuse() {
 		if !ok {
 			continue
 		}
-		back := func(b Backend) bool { return v.table.isFrontend(it.value.Protocol, b.Addr) }
+		back := func(b Backend) bool { return it.value.misfits(b) || v.table.isFrontend(it.value.Protocol, b.Addr) }
 		if !it.value.partsAnew(back) {
 			continue
 		}
@@ -78,6 +78,9 @@ func (v *view) refuse() {
 		v.table.ports.put(v.edit, it)
 	}
 }
+
+// misfits reports whether a backend is of the other family. As long as the Service port is not known, none is.
+func (p *Port) misfits(b Backend) bool { return p.Name != "" && FamilyOf(b.Addr.Addr()) != p.Family }
 
 func (t *Table) isFrontend(p Protocol, a netip.AddrPort) bool {
 	f := frontendOf(p, a)

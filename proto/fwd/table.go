@@ -96,8 +96,8 @@ func (t *Table) Cluster() ClusterFacts { return t.cluster }
 // view.
 func (t *Table) Unknown() int { return t.unknown }
 
-// Refused is the number of rows that Validate refuses, and of backends that are a virtual IP, protocol and port of the
-// table itself. They are held and summed, but not in the typed view.
+// Refused is the number of rows that Validate refuses, and of backends that are not of their Service port's family, or are a
+// virtual IP, protocol and port of the table itself. They are held and summed, but not in the typed view.
 func (t *Table) Refused() int { return t.refused }
 
 // DiffTables returns the change that turns a into b, by parts that differ.

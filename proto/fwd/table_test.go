@@ -239,6 +239,35 @@ func TestBackendIsFrontend(t *testing.T) {
 	}
 }
 
+// TestBackendOfOtherFamily holds that a backend which is not of its Service port's family is refused, whichever came first.
+func TestBackendOfOtherFamily(t *testing.T) {
+	port := fwd.ServicePort{PortName: fwd.PortName{Namespace: "a", Name: "web", Protocol: fwd.TCP}, ClusterIP: netip.MustParseAddr("10.96.0.9"), Port: 80}
+	var rows []fwd.Row
+	for _, backend := range []string{"10.0.0.1:80", "[2001:db8::1]:80"} {
+		rows = append(rows, fwd.EncodeBackend(port.ID(), fwd.Backend{Addr: netip.MustParseAddrPort(backend)}))
+	}
+	table := &fwd.Table{}
+	for i, part := range []*fwd.Part{
+		(&fwd.Part{}).With(nil, rows),
+		(&fwd.Part{}).With(nil, append(rows, fwd.EncodePort(port))),
+		(&fwd.Part{}).With(nil, rows),
+	} {
+		c := fwd.DiffParts(table.Part(fwd.Common), part)
+		next, _, err := table.Apply(fwd.Change{Parts: [3]*fwd.PartChange{fwd.Common: &c}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table = next
+		p, ok := table.Port(port.ID())
+		if ok != (i == 1) || table.Refused() != i%2 {
+			t.Errorf("step %d: Service port %t, %d refused", i, ok, table.Refused())
+		}
+		if ok && (len(p.Cluster()) != 1 || p.Cluster()[0].Addr != netip.MustParseAddrPort("10.0.0.1:80")) {
+			t.Errorf("backends %v, want the one of IPv4", p.Cluster())
+		}
+	}
+}
+
 // TestGoldenDigest pins the specification: keys, sums and IDs may never change.
 func TestGoldenDigest(t *testing.T) {
 	sp := fwd.ServicePort{

@@ -29,6 +29,9 @@ type Difference struct {
 func Differences() []Difference {
 	return []Difference{
 		{Name: "Endpoints that reach into the node are refused", Edit: refuseUnfit},
+		{Name: "Virtual IPs that reach into the node are refused", Edit: refuseUnfitVirtual},
+		{Name: "Source ranges that cannot be read let nobody in", Edit: closeUnreadable},
+		{Name: "A Service has at most 1,000 ports", Edit: cutPorts},
 		{Name: "Endpoints that are a virtual IP are refused", Edit: refuseVirtual},
 		{Name: "Hints for foreign nodes do not mix with a policy Local", Edit: ignoreForeignHints},
 		{Name: "External IPs have to be allowed", Edit: forbidExternalIPs},

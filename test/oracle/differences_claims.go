@@ -74,7 +74,7 @@ func claims(svc *corev1.Service, texts []string) []claim {
 		if err != nil || len(addrsOf(fwd.FamilyOf(a), svc.Spec.ClusterIPs...)) == 0 {
 			continue
 		}
-		for _, p := range svc.Spec.Ports {
+		for _, p := range portsOf(svc) {
 			protocol, err := fwd.ParseProtocol(string(p.Protocol))
 			if k := (claim{a, protocol, uint16(p.Port)}); err == nil && !slices.Contains(all, k) {
 				all = append(all, k)

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -48,6 +49,14 @@ func web(name, clusterIP string, nodePort int32) corev1.Service {
 	}
 }
 
+// balance makes a Service one of type LoadBalancer.
+func balance(svc *corev1.Service, ips ...string) {
+	svc.Spec.Type = corev1.ServiceTypeLoadBalancer
+	for _, ip := range ips {
+		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
+	}
+}
+
 // webSlice has endpoints at port 8080: the first one on this node, the second on the other.
 func webSlice(name string, addrs ...string) discoveryv1.EndpointSlice {
 	s := discoveryv1.EndpointSlice{
@@ -70,6 +79,22 @@ func cases() map[string]func(*Cluster) {
 		"Endpoints that are a virtual IP are refused": func(c *Cluster) {
 			c.EndpointSlices[0].Endpoints[1].Addresses[0] = "10.96.0.10"
 			c.EndpointSlices[0].Ports[0].Port = ptr[int32](80)
+		},
+		"Virtual IPs that reach into the node are refused": func(c *Cluster) {
+			balance(&c.Services[0], "127.0.0.7")
+		},
+		"Source ranges that cannot be read let nobody in": func(c *Cluster) {
+			balance(&c.Services[0], "203.0.113.9")
+			c.Services[0].Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/33", "fd00::/8"}
+		},
+		"A Service has at most 1,000 ports": func(c *Cluster) {
+			many := web("many", "10.96.0.12", 0)
+			many.Spec.Type, many.Spec.ExternalIPs = corev1.ServiceTypeClusterIP, nil
+			many.Spec.Ports = nil
+			for i := range int32(1001) {
+				many.Spec.Ports = append(many.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Protocol: corev1.ProtocolTCP, Port: 1000 + i})
+			}
+			c.Services = []corev1.Service{many}
 		},
 		"Hints for foreign nodes do not mix with a policy Local": func(c *Cluster) {
 			c.Services[0].Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal

@@ -117,6 +117,7 @@ func externalFeatures() []Feature {
 			return len(s.Spec.ExternalIPs) > 0 && s.Spec.Type == corev1.ServiceTypeClusterIP
 		}),
 		service("external IP, policy Local", func(s *corev1.Service) bool { return len(s.Spec.ExternalIPs) > 0 && local(s) }),
+		service("external IP that is unfit", func(s *corev1.Service) bool { return slices.ContainsFunc(s.Spec.ExternalIPs, unfit) }),
 		service("external IP of the node", func(s *corev1.Service) bool { return slices.Contains(s.Spec.ExternalIPs, "192.0.2.1") }),
 		ingress("load-balancer IP, mode nil", func(in corev1.LoadBalancerIngress) bool { return in.IP != "" && in.IPMode == nil }),
 		ingress("load-balancer IP, mode VIP", func(in corev1.LoadBalancerIngress) bool {
@@ -125,6 +126,7 @@ func externalFeatures() []Feature {
 		ingress("load-balancer IP, mode Proxy", func(in corev1.LoadBalancerIngress) bool {
 			return in.IPMode != nil && *in.IPMode == corev1.LoadBalancerIPModeProxy
 		}),
+		ingress("load-balancer IP that is unfit", func(in corev1.LoadBalancerIngress) bool { return unfit(in.IP) }),
 		ingress("load-balancer host name", func(in corev1.LoadBalancerIngress) bool { return in.Hostname != "" }),
 		service("load balancer without an address", func(s *corev1.Service) bool {
 			return s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0

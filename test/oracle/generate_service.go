@@ -135,15 +135,28 @@ func (g *generator) externalIP(f fwd.Family) string {
 		return nodeAddr(f, 1)
 	case g.chance(6):
 		return addr(f, "203.0.113.128", "2001:db8:1b::", 1)
+	case g.chance(4):
+		return pick(g, unfitVirtualIPs(f)[1:]...) // the API server refuses loopback in this field
 	}
 	return addr(f, "203.0.113.0", "2001:db8:e::", g.count("external IP")+pick(g, 0, 0, 40))
 }
 
 func (g *generator) loadBalancerIP(f fwd.Family) string {
-	if g.chance(4) {
+	switch {
+	case g.chance(4):
 		return nodeAddr(f, 1)
+	case g.chance(4):
+		return pick(g, unfitVirtualIPs(f)...)
 	}
 	return addr(f, "203.0.113.128", "2001:db8:1b::", g.count("load-balancer IP"))
+}
+
+// unfitVirtualIPs reach into the node: a loopback address, and those of groups.
+func unfitVirtualIPs(f fwd.Family) []string {
+	if f == fwd.IPv6 {
+		return []string{"::1", "ff05::7", "ff0e::7"}
+	}
+	return []string{"127.0.0.7", "239.1.1.7", "255.255.255.255"}
 }
 
 // oddities are what makes a Service another one's business.

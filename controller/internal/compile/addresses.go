@@ -26,13 +26,13 @@ func (cfg *Config) readAddresses(svc *corev1.Service, family fwd.Family, finding
 		PortName:  fwd.PortName{Namespace: svc.Namespace, Name: svc.Name, Family: family},
 		ClusterIP: ip,
 	}
-	ranges, closed := sourceRanges(svc, family, findings)
-	sp.SourceRanges = ranges
-	if !closed {
-		sp.LoadBalancerIPs = without(loadBalancerIPs(svc, family, findings), ip)
-	}
+	balancers := without(loadBalancerIPs(svc, family, findings), ip)
 	// An address that is both external and load-balancer IP is kept as the latter, whose source ranges then hold.
-	sp.ExternalIPs = without(cfg.externalIPs(svc, family, findings), append(sp.LoadBalancerIPs, ip)...)
+	sp.ExternalIPs = without(cfg.externalIPs(svc, family, findings), append(balancers, ip)...)
+	ranges, closed := sourceRanges(svc, family, findings)
+	if sp.SourceRanges = ranges; !closed {
+		sp.LoadBalancerIPs = balancers
+	}
 	return sp, true
 }
 
@@ -87,10 +87,10 @@ func readIPs(field string, texts []string, family fwd.Family, findings endpoints
 }
 
 // sourceRanges is the rule of SEMANTICS 2.6: the ranges of the family, sorted; none where one of them is a /0 or all are of
-// the other family. closed says that there are ranges and none can be read: then the load-balancer IPs are not forwarded
-// at all, since an unreadable filter must not mean no filter.
+// the other family. closed says that there are ranges that cannot be read and none of the family: then its load-balancer
+// IPs are not forwarded at all, since an unreadable filter must not mean no filter.
 func sourceRanges(svc *corev1.Service, family fwd.Family, findings endpoints.Findings) (ranges []netip.Prefix, closed bool) {
-	invalid, valid := 0, 0
+	invalid := false
 	for _, text := range svc.Spec.LoadBalancerSourceRanges {
 		text = strings.TrimSpace(text)
 		if text == "" {
@@ -99,19 +99,19 @@ func sourceRanges(svc *corev1.Service, family fwd.Family, findings endpoints.Fin
 		p, err := endpoints.ParsePrefix(text)
 		if err != nil {
 			findings.Add(endpoints.Finding{Reason: ReasonInvalidSourceRange, Text: "spec.loadBalancerSourceRanges"}, "%v", err)
-			invalid++
+			invalid = true
 			continue
 		}
-		valid++
 		if fwd.FamilyOf(p.Addr()) == family {
 			ranges = append(ranges, p)
 		}
 	}
+	closed = invalid && len(ranges) == 0
 	if slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
 		ranges = nil
 	}
 	slices.SortFunc(ranges, netip.Prefix.Compare)
-	return slices.Compact(ranges), invalid > 0 && valid == 0
+	return slices.Compact(ranges), closed
 }
 
 // without returns the addresses that are not among those taken; ips is the caller's own and is reused.

@@ -87,7 +87,8 @@ func readPort(common fwd.ServicePort, p *corev1.ServicePort, findings endpoints.
 	}
 	sp.Port = uint16(p.Port)
 	if p.NodePort < 0 || p.NodePort > 65535 {
-		findings.Add(bad, "spec.ports[].nodePort of port %q: %d, want 1 to 65535", p.Name, p.NodePort)
+		findings.Add(endpoints.Finding{Reason: ReasonInvalidPort, Text: "node ports left out"},
+			"spec.ports[].nodePort of port %q: %d, want 1 to 65535", p.Name, p.NodePort)
 	} else {
 		sp.NodePort = uint16(p.NodePort)
 	}

@@ -70,6 +70,7 @@ func TestServiceRules(t *testing.T) {
 
 		{"health check node port", Config{}, web(loadBalancer(), external, func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 31000 }), []string{plain + " health-check-node-port=31000 external-local"}},
 		{"health check node port under Cluster", Config{}, web(loadBalancer(), func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 31000 }), []string{plain}},
+		{"health check node port without a load balancer", Config{}, web(nodePort(30080), external, func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 31000 }), []string{plain + " node-port=30080 external-local"}},
 		{"affinity", Config{}, web(affinity(new(int32(600)))), []string{plain + " affinity-seconds=600"}},
 		{"affinity by default", Config{}, web(affinity(nil)), []string{plain + " affinity-seconds=10800"}},
 		{"external IPs", anyExternalIP, web(dual, externalIPs("198.51.100.7", "2001:db8::7", "198.51.100.6")), []string{plain + " external-ips=198.51.100.6,198.51.100.7", six + " external-ips=2001:db8::7"}},
@@ -113,9 +114,15 @@ func TestBadServices(t *testing.T) {
 		{"port too high", Config{}, web(port(func(p *corev1.ServicePort) { p.Port = 65536 })), plain, `"bad": 65536`},
 		{"unknown protocol", Config{}, web(port(func(p *corev1.ServicePort) { p.Protocol = "ICMP" })), plain, `spec.ports[].protocol of port "bad": protocol "ICMP": want TCP`},
 		{"a name twice", Config{}, web(port(func(p *corev1.ServicePort) { p.Name = "http" })), plain, `"http"/TCP is there twice`},
-		{"node port too high", Config{}, web(nodePort(70000)), plain, "spec.ports[].nodePort"},
+		{"node port too high", Config{}, web(nodePort(70000)), plain, "InvalidServicePort …node ports left out: spec.ports[].nodePort"},
 		{"bad range beside a good one", Config{}, web(loadBalancer("203.0.113.5"), sourceRangesOf("10.0.0.0/8", "10.0.0.0")), plain + " load-balancer-ips=203.0.113.5 source-ranges=10.0.0.0/8", `InvalidSourceRange …prefix "10.0.0.0": want a CIDR`},
 		{"bad ranges alone close the load balancer", Config{}, web(loadBalancer("203.0.113.5"), sourceRangesOf("10.0.0.0/99")), plain, "InvalidSourceRange"},
+		{"bad range beside one of the other family", Config{}, web(loadBalancer("203.0.113.5"), sourceRangesOf("10.0.0.0/33", "fd00::/8")), plain, "InvalidSourceRange"},
+		{"bad range beside a /0", Config{}, web(loadBalancer("203.0.113.5"), sourceRangesOf("10.0.0.0/33", "0.0.0.0/0")), plain + " load-balancer-ips=203.0.113.5", "InvalidSourceRange"},
+		{
+			"what bad ranges close is no external IP either", anyExternalIP,
+			web(loadBalancer("203.0.113.5"), externalIPs("203.0.113.5"), sourceRangesOf("10.0.0.0/33")), plain, "InvalidSourceRange",
+		},
 		{"scheduler that is no name", Config{}, web(func(s *corev1.Service) { s.Annotations = map[string]string{AnnotationScheduler: "rr -j ACCEPT"} }), plain, `InvalidIPVSScheduler …"rr -j ACCEPT"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

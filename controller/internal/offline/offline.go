@@ -22,14 +22,14 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// Table reads manifests and returns the table of a node. Errors name the document, the object and the field.
-func Table(r io.Reader, node string, cfg compile.Config) (*fwd.Table, error) {
+// Table reads manifests and returns the table of a node, and what a running controller would make Events of. Errors name
+// the document, the object and the field.
+func Table(r io.Reader, node string, cfg compile.Config) (*fwd.Table, []compile.Problem, error) {
 	objects, err := Read(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	table, _, err := objects.Table(node, cfg)
-	return table, err
+	return objects.Table(node, cfg)
 }
 
 // Table returns the table of a node and what the owners of Services should hear of, sorted as in compile.Output. It fails

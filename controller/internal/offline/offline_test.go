@@ -23,9 +23,9 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := offline.Table(bytes.NewReader(manifests), "n1", compile.Config{})
-	if err != nil {
-		t.Fatal(err)
+	table, problems, err := offline.Table(bytes.NewReader(manifests), "n1", compile.Config{})
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("error %v, problems %v", err, problems)
 	}
 	if d := cmp.Diff(string(want), text(t, table)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -59,7 +59,7 @@ func TestSources(t *testing.T) {
 		{"the last of one name", node + plain + fmt.Sprintf(pod, "10.1.0.2") + fmt.Sprintf(pod, "10.1.0.3"), "service default/web:/TCP/IPv4 cluster-ip=10.96.0.10 port=80 usable\n  common 10.1.0.3:80\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			table, err := offline.Table(strings.NewReader(c.manifests), "n1", compile.Config{})
+			table, _, err := offline.Table(strings.NewReader(c.manifests), "n1", compile.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,11 +71,8 @@ func TestSources(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	objects, err := offline.Read(strings.NewReader(node + fmt.Sprintf(web, `"externalIPs": ["198.51.100.1"],`) + fmt.Sprintf(pod, "127.0.0.1")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, problems, err := objects.Table("n1", compile.Config{})
+	manifests := node + fmt.Sprintf(web, `"externalIPs": ["198.51.100.1"],`) + fmt.Sprintf(pod, "127.0.0.1")
+	_, problems, err := offline.Table(strings.NewReader(manifests), "n1", compile.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +97,7 @@ func TestErrors(t *testing.T) {
 		{"a port name that is none", node + `{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.10, ports: [{name: "a b", port: 80}]}}`, "n1", `spec.ports[0].name: "a b"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			table, err := offline.Table(strings.NewReader(c.manifests), c.node, compile.Config{})
+			table, _, err := offline.Table(strings.NewReader(c.manifests), c.node, compile.Config{})
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %q, want %q in one line (table %v)", err, c.want, table)
 			}

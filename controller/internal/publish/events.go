@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +99,8 @@ func NodeRef(name string) *corev1.ObjectReference {
 
 // Warn records a warning on an object.
 func (e *Events) Warn(regarding *corev1.ObjectReference, reason, note string) {
-	s := saying{regarding: regarding, reason: reason, note: note[:min(len(note), maxNote)]}
+	// A note may quote what somebody wrote, which may end amid a character.
+	s := saying{regarding: regarding, reason: reason, note: strings.ToValidUTF8(note[:min(len(note), maxNote)], "")}
 	e.mu.Lock()
 	leading := e.leading
 	if !leading && len(e.unsaid) < maxUnsaid {
