@@ -13,6 +13,7 @@ import (
 )
 
 // Interface is a way to make a kernel forward. One goroutine calls it; none of its methods is called while another runs.
+// What Audit returns says what may run beside it.
 type Interface interface {
 	// Name is what the user calls the mode: "iptables", "ipvs" or "nftables".
 	Name() string
@@ -25,12 +26,40 @@ type Interface interface {
 	// been programmed is remembered only after the kernel said yes.
 	Sync(ctx context.Context, before, now *fwd.Table, delta Delta) (Report, error)
 
-	// Audit reads the kernel back and says, in stable order, what differs from the table of the last successful Sync;
-	// nothing differs: an empty result. It changes nothing; the caller repairs by a Sync with All set.
-	Audit(ctx context.Context) ([]Difference, error)
+	// Audit begins to compare the kernel with the table of the last successful Sync. It is quick: what takes long is in what
+	// it returns; nil where there is nothing to compare, or where the kernel can tell that nobody else has changed anything.
+	Audit() Audit
 
 	// Cleanup removes everything that this mode ever made on this host, and nothing else. Missing things are no error.
 	Cleanup(ctx context.Context) error
+}
+
+// Audit is a comparison of the kernel with the table that it held when the comparison began. It changes nothing; the
+// caller repairs by a Sync with All set. A Sync with All set, or one that fails, makes it worthless, as the next Audit does.
+type Audit interface {
+	// Read reads the kernel back, which may take seconds. It is made for a goroutine of its own: methods of the Interface run
+	// meanwhile, so that no change waits. It returns soon after ctx ends.
+	Read(ctx context.Context) error
+	// Differences says, in stable order, what differs; nothing does: an empty result. What a Sync wrote since the comparison
+	// began is left out: only the next one tells about that. It is quick, and called as the methods of the Interface are, once,
+	// after Read has succeeded.
+	Differences() []Difference
+}
+
+// Starving is what an Audit may be besides: Starves reports whether Read begins anew whenever something is written, so that
+// it never ends under steady changes of a ruleset that takes long to read.
+type Starving interface{ Starves() bool }
+
+// Compare makes an Audit for a caller who has nothing else to do meanwhile.
+func Compare(ctx context.Context, d Interface) ([]Difference, error) {
+	a := d.Audit()
+	if a == nil {
+		return nil, nil
+	}
+	if err := a.Read(ctx); err != nil {
+		return nil, err //nolint:wrapcheck // the backend says what it read
+	}
+	return a.Differences(), nil
 }
 
 // Delta says what a Sync must look at.

@@ -151,7 +151,7 @@ func (s suite) path(t *testing.T) {
 		sync(t, d, step{before, now, delta})
 		if round%20 == 19 {
 			same(t, "after a history", h.Dump(), s.fresh(t, now))
-			if ds, err := d.Audit(t.Context()); err != nil || len(ds) > 0 {
+			if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) > 0 {
 				t.Fatalf("audit: %v, error %v", ds, err)
 			}
 		}
@@ -206,14 +206,14 @@ func (s suite) faults(t *testing.T) {
 func (s suite) audit(t *testing.T) {
 	h, table := s.open(t), newWorld(5).table(t)
 	d := h.New()
-	if ds, err := d.Audit(t.Context()); err != nil || len(ds) > 0 {
+	if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) > 0 {
 		t.Errorf("audit before the first sync: %v, error %v", ds, err)
 	}
 	sync(t, d, start(table))
 	clean := h.Dump()
 	for name, edit := range h.Edits {
 		for range 2 { // a second look may be a shorter one
-			if ds, err := d.Audit(t.Context()); err != nil || len(ds) > 0 {
+			if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) > 0 {
 				t.Errorf("%s: audit of a clean kernel: %v, error %v", name, ds, err)
 			}
 		}
@@ -225,7 +225,7 @@ func (s suite) audit(t *testing.T) {
 			t.Fatalf("%s: changes nothing", name)
 		}
 		for range 2 {
-			if ds, err := d.Audit(t.Context()); err != nil || len(ds) == 0 {
+			if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) == 0 {
 				t.Errorf("%s: audit found nothing, error %v", name, err)
 			}
 		}

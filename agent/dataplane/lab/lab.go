@@ -23,6 +23,8 @@ type Lab struct {
 	// Node is where the backend works.
 	Node            *Namespace
 	outside, remote *Namespace
+	// ports are those of conversations.
+	ports ports
 
 	mu sync.Mutex
 	// mu guards pods: one namespace for each number of a Pod, with its address of both families.
@@ -208,13 +210,41 @@ func (i inside) Sync(ctx context.Context, before, now *fwd.Table, delta dataplan
 	return r, err
 }
 
-func (i inside) Audit(ctx context.Context) (ds []dataplane.Difference, err error) {
-	err = i.node.Do(func() error {
-		ds, err = i.Interface.Audit(ctx)
-		return err
+func (i inside) Audit() dataplane.Audit {
+	var a dataplane.Audit
+	err := i.node.Do(func() error {
+		a = i.Interface.Audit()
+		return nil
 	})
-	return ds, err
+	switch {
+	case err != nil:
+		return failed{err}
+	case a == nil:
+		return nil
+	}
+	return insideAudit{a, i.node}
 }
+
+type insideAudit struct {
+	dataplane.Audit
+	node *Namespace
+}
+
+func (a insideAudit) Read(ctx context.Context) error {
+	return a.node.Do(func() error { return a.Audit.Read(ctx) })
+}
+
+// Starves implements dataplane.Starving.
+func (a insideAudit) Starves() bool {
+	s, ok := a.Audit.(dataplane.Starving)
+	return ok && s.Starves()
+}
+
+// failed is an audit of a namespace that cannot be entered.
+type failed struct{ err error }
+
+func (f failed) Read(context.Context) error        { return f.err }
+func (failed) Differences() []dataplane.Difference { return nil }
 
 func (i inside) Cleanup(ctx context.Context) error {
 	return i.node.Do(func() error { return i.Interface.Cleanup(ctx) })

@@ -8,10 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/agent/dataplane/trace"
 	"github.com/fairlead/fairlead/proto/fwd"
@@ -95,44 +93,77 @@ func talkUDP(at netip.AddrPort) (io.Closer, error) {
 type Conversation struct {
 	conn io.ReadWriteCloser
 	in   *bufio.Reader
+	// release gives the client's port back.
+	release func()
 }
 
-// Begin connects a client to an address.
+// Begin connects a client to an address, from a port that no other conversation in the lab has, nor had a while ago. The
+// kernel's own choice would be the same for different addresses now and then, and IPVS takes an endpoint's answers to two
+// connections from one port for answers to one of them.
 func (l *Lab) Begin(client trace.Client, protocol fwd.Protocol, to netip.AddrPort) (*Conversation, error) {
 	n, err := l.home(client)
 	if err != nil {
 		return nil, err
 	}
-	c := &Conversation{}
+	port := l.ports.take()
+	c, from := &Conversation{release: sync.OnceFunc(func() { l.ports.release(port) })}, netip.AddrPortFrom(client.Addr, port)
 	err = n.Do(func() (err error) {
 		if protocol == fwd.SCTP {
-			c.conn, err = dialSCTP(client.Addr, to)
+			c.conn, err = dialSCTP(from, to, patience)
 			return err
 		}
-		c.conn, err = dial(client.Addr, protocol, to)
+		c.conn, err = dial(from, protocol, to)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("connect %v to %v %v: %w", client.Addr, protocol, to, err)
+		c.release()
+		return nil, fmt.Errorf("connect %v to %v %v: %w", from, protocol, to, err)
 	}
 	c.in = bufio.NewReader(c.conn)
 	return c, nil
 }
 
-func dial(from netip.Addr, protocol fwd.Protocol, to netip.AddrPort) (net.Conn, error) {
-	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}, Control: portLater}
+func dial(from netip.AddrPort, protocol fwd.Protocol, to netip.AddrPort) (net.Conn, error) {
+	d := net.Dialer{Timeout: patience, LocalAddr: net.TCPAddrFromAddrPort(from)}
 	if protocol == fwd.UDP {
-		d.LocalAddr = &net.UDPAddr{IP: from.AsSlice()}
+		d.LocalAddr = net.UDPAddrFromAddrPort(from)
 	}
 	return d.Dial(strings.ToLower(protocol.String()), to.String()) //nolint:wrapcheck // the caller names it
 }
 
-// portLater has the kernel choose a socket's port when it connects: one after the other, not by chance, so that none comes
-// again while kernels remember the connection that had it.
-func portLater(_, _ string, c syscall.RawConn) error {
-	var set error
-	err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) })
-	return errors.Join(err, set)
+// The ports of conversations: none that servers listen on, or that the kernel gives away.
+const firstPort, endPort = 10_000, 30_000
+
+// ports are in use or not. The zero value is ready.
+type ports struct {
+	mu sync.Mutex
+	// mu guards last, the port taken last, and used.
+	last uint16
+	used map[uint16]bool
+}
+
+// take returns the next port that is not in use.
+func (p *ports) take() uint16 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used == nil {
+		p.last, p.used = firstPort, map[uint16]bool{}
+	}
+	for {
+		if p.last++; p.last >= endPort {
+			p.last = firstPort
+		}
+		if !p.used[p.last] {
+			p.used[p.last] = true
+			return p.last
+		}
+	}
+}
+
+func (p *ports) release(port uint16) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.used, port)
 }
 
 // Ask returns the endpoint that answers.
@@ -157,12 +188,15 @@ func (c *Conversation) Ask() (netip.AddrPort, error) {
 }
 
 // Close ends it in good order.
-func (c *Conversation) Close() { _ = c.conn.Close() }
+func (c *Conversation) Close() {
+	_ = c.conn.Close()
+	c.release()
+}
 
 // Abort ends it by a reset, which a kernel forgets sooner.
 func (c *Conversation) Abort() {
 	if l, ok := c.conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = l.SetLinger(0)
 	}
-	_ = c.conn.Close()
+	c.Close()
 }

@@ -25,7 +25,7 @@ func (s *Servers) Close() {
 	}
 }
 
-// Serve starts a server at each backend of each Service port of the table, but for SCTP, which few kernels have.
+// Serve starts a server at each backend of each Service port of the table; of SCTP only where the kernel has its sockets.
 func (l *Lab) Serve(t *fwd.Table) (*Servers, error) {
 	type place struct {
 		protocol fwd.Protocol
@@ -35,11 +35,14 @@ func (l *Lab) Serve(t *fwd.Table) (*Servers, error) {
 	for _, p := range t.Ports() {
 		for _, b := range slices.Concat(p.List(fwd.Common), p.List(fwd.Zone), p.List(fwd.Node)) {
 			at := place{p.Protocol, b.Addr}
-			if p.Protocol == fwd.SCTP || served[at] {
+			if served[at] {
 				continue
 			}
 			served[at] = true
 			c, err := l.serve(p.Protocol, b.Addr)
+			if p.Protocol == fwd.SCTP && errors.Is(err, syscall.EPROTONOSUPPORT) {
+				continue
+			}
 			if err != nil {
 				s.Close()
 				return nil, fmt.Errorf("serve %v %v: %w", p.Protocol, b.Addr, err)
@@ -55,14 +58,19 @@ func (l *Lab) serve(protocol fwd.Protocol, at netip.AddrPort) (c io.Closer, err 
 	if err != nil {
 		return nil, err
 	}
-	err = n.Do(func() error {
-		if protocol == fwd.UDP {
+	err = n.Do(func() (err error) {
+		switch protocol {
+		case fwd.SCTP:
+			c, err = serveSCTP(at)
+			return err
+		case fwd.UDP:
 			conn, err := net.ListenPacket("udp", at.String())
 			c = conn
 			if err == nil {
 				go serveUDP(conn, at)
 			}
 			return err
+		case fwd.TCP:
 		}
 		listener, err := net.Listen("tcp", at.String())
 		c = listener
@@ -162,6 +170,16 @@ func unanswered(err error) bool {
 }
 
 func (q question) send() (string, error) {
+	if q.protocol == fwd.SCTP {
+		conn, err := dialSCTP(netip.AddrPortFrom(q.client.Addr, 0), q.to, q.patience)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = conn.Close() }()
+		buffer := make([]byte, 256)
+		n, err := conn.Read(buffer)
+		return string(buffer[:n]), err
+	}
 	dialer := net.Dialer{Timeout: q.patience, LocalAddr: &net.TCPAddr{IP: q.client.Addr.AsSlice()}}
 	if q.protocol == fwd.UDP {
 		dialer.LocalAddr = &net.UDPAddr{IP: q.client.Addr.AsSlice()}

@@ -33,9 +33,12 @@ type family struct {
 	// support is what the kernel was found to have, once it was asked: before the first rule is written.
 	support support
 	probed  bool
+	refused refused
 	// layout and realised are nil until a Sync has succeeded and after one has failed; only a Sync of everything helps then.
 	layout   *layout
 	realised held
+	// touched are the chains that were written since the audit on its way began; nil where there is none.
+	touched map[chainKey]bool
 }
 
 // New finds the host's iptables and its flavour. It changes nothing. It fails with a Config that Validate refuses, and with
@@ -112,7 +115,7 @@ func (b *Backend) Sync(ctx context.Context, _, now *fwd.Table, delta dataplane.D
 		writes, err := f.sync(ctx, b, now, delta)
 		report.Writes += writes
 		if err != nil {
-			f.layout, f.realised = nil, nil
+			f.layout, f.realised, f.touched = nil, nil, nil
 			b.generation.forget()
 			return report, fmt.Errorf("sync %v: %w", f.commands.family, err)
 		}
@@ -128,8 +131,21 @@ func (b *Backend) Sync(ctx context.Context, _, now *fwd.Table, delta dataplane.D
 	return report, nil
 }
 
+// sync leaves out Services whose rules the kernel refuses.
 func (f *family) sync(ctx context.Context, b *Backend, now *fwd.Table, delta dataplane.Delta) (int, error) {
-	if delta.All || f.layout == nil {
+	f.reconsider(ctx, b, now, delta)
+	delta.All = delta.All || f.layout == nil
+	writes, err := f.program(ctx, b, now, delta)
+	if !blames(err) || !f.leaveOut(ctx, b, now, delta) {
+		return writes, err
+	}
+	b.generation.forget()
+	more, err := f.syncAll(ctx, b, now)
+	return writes + more, err
+}
+
+func (f *family) program(ctx context.Context, b *Backend, now *fwd.Table, delta dataplane.Delta) (int, error) {
+	if delta.All {
 		return f.syncAll(ctx, b, now)
 	}
 	if settings := f.settings(b.config, now.Node()); delta.Node && !reflect.DeepEqual(settings, f.layout.settings) {
@@ -142,7 +158,7 @@ func (f *family) sync(ctx context.Context, b *Backend, now *fwd.Table, delta dat
 
 func (f *family) settings(c Config, node fwd.NodeFacts) *settings {
 	s := newSettings(c, f.commands.family, node)
-	s.randomFully, s.support = f.randomFully, f.support
+	s.randomFully, s.support, s.refused = f.randomFully, f.support, f.refused
 	return s
 }
 
@@ -160,7 +176,7 @@ func (f *family) syncAll(ctx context.Context, b *Backend, now *fwd.Table) (int, 
 	if err != nil {
 		return 0, err
 	}
-	f.realised = has.chains
+	f.realised, f.touched = has.chains, nil
 	f.layout = newLayout(f.settings(b.config, now.Node()), now)
 	writes, err := f.apply(ctx, b, f.missingHooks())
 	if err != nil {
@@ -209,31 +225,11 @@ func (f *family) apply(ctx context.Context, b *Backend, d difference) (int, erro
 			return writes, fmt.Errorf("write %v rules: %w", f.commands.family, err)
 		}
 		f.realised.realise(piece)
+		if f.touched != nil {
+			piece.touch(f.touched)
+		}
 		b.generation.wrote(piece.tables())
 		writes++
 	}
 	return writes, nil
-}
-
-// Audit implements dataplane.Interface. Where the kernel can tell that nobody changed anything, it reads nothing.
-func (b *Backend) Audit(ctx context.Context) ([]dataplane.Difference, error) {
-	if b.generation.unchanged() {
-		return nil, nil
-	}
-	var ds []dataplane.Difference
-	err := b.generation.check(func() (bool, error) {
-		for _, f := range b.families {
-			if f.realised == nil {
-				continue
-			}
-			has, err := f.read(ctx, b.runner)
-			if err != nil {
-				return false, fmt.Errorf("audit: %w", err)
-			}
-			ds = append(ds, f.anchorDifferences(has)...)
-			ds = append(ds, has.chains.differences(f.realised, f.object)...)
-		}
-		return len(ds) == 0, nil
-	})
-	return ds, err
 }

@@ -2,12 +2,10 @@ package iptables
 
 import (
 	"bytes"
-	"cmp"
 	"iter"
 	"slices"
 	"strings"
 
-	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
@@ -77,6 +75,16 @@ func (h held) realise(d difference) {
 	}
 	for _, k := range d.remove {
 		delete(h, k)
+	}
+}
+
+// touch notes all that a difference writes.
+func (d difference) touch(touched map[chainKey]bool) {
+	for _, w := range d.write {
+		touched[w.chainKey] = true
+	}
+	for _, k := range d.remove {
+		touched[k] = true
 	}
 }
 
@@ -184,24 +192,4 @@ func declare(b *bytes.Buffer, chain string) {
 		policy = "ACCEPT"
 	}
 	b.WriteString(":" + chain + " " + policy + " [0:0]\n")
-}
-
-// differences lists what the kernel has otherwise than expected.
-func (h held) differences(expected held, object func(chainKey) string) []dataplane.Difference {
-	var ps []dataplane.Difference
-	for k, hash := range expected {
-		switch now, ok := h[k]; {
-		case !ok:
-			ps = append(ps, dataplane.Difference{Object: object(k), Problem: "missing"})
-		case now != hash:
-			ps = append(ps, dataplane.Difference{Object: object(k), Problem: "changed"})
-		}
-	}
-	for k := range h {
-		if _, ok := expected[k]; !ok {
-			ps = append(ps, dataplane.Difference{Object: object(k), Problem: "foreign"})
-		}
-	}
-	slices.SortFunc(ps, func(a, b dataplane.Difference) int { return cmp.Compare(a.Object, b.Object) })
-	return ps
 }

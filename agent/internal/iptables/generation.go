@@ -16,6 +16,8 @@ type generation struct {
 	// right is the generation whose rules are as expected, if known.
 	right uint32
 	known bool
+	// begun: it will be known soon.
+	begun bool
 }
 
 // unchanged reports whether the rules are still those found right.
@@ -31,23 +33,21 @@ func (g *generation) unchanged() bool {
 func (g *generation) wrote(transactions int) { g.right += uint32(transactions) }
 
 // forget is for writes whose transactions nobody counts.
-func (g *generation) forget() { g.known = false }
+func (g *generation) forget() { g.known, g.begun = false, false }
 
-// check runs a comparison of the rules, and notes their generation if it finds them right.
-func (g *generation) check(compare func() (right bool, err error)) error {
-	g.known = false
-	var before uint32
-	var unknown error
-	if g.read != nil {
-		before, unknown = g.read()
+// begin is before a comparison of the rules: whatever others write from now on counts.
+func (g *generation) begin() {
+	g.forget()
+	if g.read == nil {
+		return
 	}
-	right, err := compare()
-	if err != nil {
-		return err
-	}
-	g.right, g.known = before, right && g.read != nil && unknown == nil
-	return nil
+	var err error
+	g.right, err = g.read()
+	g.begun = err == nil
 }
+
+// end says whether the comparison found the rules right.
+func (g *generation) end(right bool) { g.known, g.begun = right && g.begun, false }
 
 // readGeneration asks for the generation of the calling thread's network namespace.
 func readGeneration() (uint32, error) {

@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"strings"
@@ -128,7 +129,7 @@ COMMIT
 		}
 		// A kube-proxy that starts anew puts its jumps first.
 		run(t, l, "", "iptables-"+string(flavor), "--wait", "-t", "nat", "-I", "PREROUTING", "-j", "KUBE-SERVICES")
-		if ds, err := d.Audit(context.Background()); err != nil || len(ds) == 0 {
+		if ds, err := dataplane.Compare(context.Background(), d); err != nil || len(ds) == 0 {
 			t.Errorf("audit did not see that kube-proxy comes first, error %v", err)
 		}
 		sync(t, d, everything(table))
@@ -400,7 +401,7 @@ func TestAuditCheap(t *testing.T) {
 	audit := func() int {
 		reads := 0
 		b.runner = countingRunner{execRunner{}, &reads}
-		if ds, err := d.Audit(context.Background()); err != nil || len(ds) > 0 {
+		if ds, err := dataplane.Compare(context.Background(), d); err != nil || len(ds) > 0 {
 			t.Fatalf("audit: %v, error %v", ds, err)
 		}
 		return reads
@@ -434,4 +435,51 @@ type countingRunner struct {
 func (r countingRunner) run(ctx context.Context, c call) error {
 	*r.n++
 	return r.runner.run(ctx, c)
+}
+
+// TestAuditBesideWrites holds that an audit reads while Syncs go on, takes nothing that they write for somebody else's, and
+// finds what somebody else did.
+func TestAuditBesideWrites(t *testing.T) {
+	flavors(t, func(t *testing.T, flavor Flavor) {
+		k := newKernel(t, flavor)
+		d := k.open(t)
+		two := [2]*fwd.Table{parseTable(t, manyServices(200)), parseTable(t, manyServices(201))}
+		sync(t, d, everything(two[0]))
+		writes := 0
+		audit := func() []dataplane.Difference {
+			t.Helper()
+			a := d.Audit()
+			read := make(chan error)
+			go func() { read <- a.Read(context.Background()) }()
+			write := func() {
+				before, now := two[writes%2], two[(writes+1)%2]
+				_, changed, err := before.Apply(fwd.DiffTables(before, now))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sync(t, d, step{before, now, dataplane.Delta{Changed: changed}})
+				writes++
+			}
+			write()
+			write()
+			if err := <-read; err != nil {
+				t.Fatal(err)
+			}
+			return a.Differences()
+		}
+		for n := range 3 {
+			if err := k.restore(fmt.Sprintf("*filter\n:OTHER-%d - [0:0]\nCOMMIT\n", n)); err != nil {
+				t.Fatal(err)
+			}
+			if ds := audit(); len(ds) > 0 {
+				t.Fatalf("our own writes are found: %v", ds)
+			}
+		}
+		if err := k.restore("*nat\n-F FL-SERVICES\nCOMMIT\n"); err != nil {
+			t.Fatal(err)
+		}
+		if ds := audit(); len(ds) != 1 {
+			t.Errorf("of a chain without rules: %v", ds)
+		}
+	})
 }

@@ -57,6 +57,7 @@ type settings struct {
 	allSources   bool // masquerade all traffic to cluster IPs
 	randomFully  bool // MASQUERADE picks source ports at random
 	support      support
+	refused      refused
 	keepInvalid  bool   // leave packets of unknown connections alone
 	localSources []Rule // each matches some sources that are local Pods
 	nodePorts    []Rule // each matches some addresses that node ports answer at

@@ -55,7 +55,7 @@ const (
 // plan says what a Service port of this family needs.
 func (s *settings) plan(p *fwd.Port) program {
 	w := portPlan{settings: s, port: p, cluster: p.Cluster(), local: p.Local()}
-	if !s.support.forwards(p) {
+	if s.refused.has(serviceOf(p)) || !s.support.forwards(p) {
 		w.rest()
 		return w.program
 	}

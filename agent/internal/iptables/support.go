@@ -3,6 +3,7 @@ package iptables
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -105,11 +106,10 @@ func (c commands) try(ctx context.Context, r runner, all ...need) error {
 	}
 	sortChains(chains)
 	given := diff(c.family, held{}, slices.Values(chains), nil)
-	if err := c.write(ctx, r, given.restoreInput()); err != nil {
-		return err
-	}
 	slices.SortFunc(keys, chainKey.compare)
-	return c.write(ctx, r, difference{remove: keys}.restoreInput())
+	err := c.write(ctx, r, given.restoreInput())
+	// Where one table is refused, the kernel may have taken the other.
+	return errors.Join(err, c.write(ctx, r, difference{remove: keys}.restoreInput()))
 }
 
 // Reasons of notices.
@@ -123,11 +123,11 @@ func (f *family) notices(now *fwd.Table, delta dataplane.Delta) []dataplane.Noti
 	var list []dataplane.Notice
 	look := func(p *fwd.Port) {
 		if p.Family == f.commands.family {
-			list = append(list, f.support.notices(p)...)
+			list = append(append(list, f.support.notices(p)...), f.refused.notices(p)...)
 		}
 	}
 	switch {
-	case f.support == fullSupport():
+	case f.support == fullSupport() && len(f.refused) == 0:
 	case delta.All:
 		for _, p := range now.Ports() {
 			look(p)

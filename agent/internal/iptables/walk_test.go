@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/dataplane/trace"
 	"github.com/fairlead/fairlead/agent/dataplane/trace/iptrace"
+	"github.com/fairlead/fairlead/proto/fwd"
 )
 
 // TestWalk walks every case of every trace over the plan, for a kernel that has all that rules may use, and for one that
@@ -50,4 +51,27 @@ func hostOf(file trace.File, c trace.Case) iptrace.Host {
 		h.Local = append(h.Local, c.Client.Addr)
 	}
 	return h
+}
+
+// TestInvalid holds that packets which connection tracking calls invalid are dropped before anything is accepted in FORWARD,
+// unless the kernel's connection tracking is liberal.
+func TestInvalid(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		config := kernelConfig(FlavorNFT)
+		config.KeepInvalid = keep
+		for _, f := range fwd.Families() {
+			var text strings.Builder
+			if err := WritePlan(&text, config, f, parseTable(t, webTable)); err != nil {
+				t.Fatal(err)
+			}
+			_, first, _ := strings.Cut(text.String(), "-A FL-FORWARD ")
+			first, _, _ = strings.Cut(first, "\n")
+			if dropped := first == "-m conntrack --ctstate INVALID -j DROP"; dropped == keep {
+				t.Errorf("%v, liberal %t: the first rule of FL-FORWARD is %s", f, keep, first)
+			}
+			if n := strings.Count(text.String(), "INVALID"); keep && n > 0 {
+				t.Errorf("%v: %d rules about invalid packets, though connection tracking is liberal", f, n)
+			}
+		}
+	}
 }

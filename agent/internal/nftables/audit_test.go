@@ -33,9 +33,9 @@ func (a *audited) Sync(ctx context.Context, before, now *fwd.Table, delta datapl
 	return r, err
 }
 
-func (a *audited) Audit(ctx context.Context) ([]dataplane.Difference, error) {
+func (a *audited) Audit() dataplane.Audit {
 	a.audits.Add(1)
-	return a.Backend.Audit(ctx)
+	return a.Backend.Audit()
 }
 
 // oneTable is a proxy.Source that has one table to give, and a proxy.Health that nobody asks.
@@ -241,4 +241,65 @@ func TestLostNotifications(t *testing.T) {
 		t.Fatal(err)
 	}
 	told("a change of ours after losses")
+}
+
+// TestAuditBesideWrites holds that an audit reads while Syncs go on, takes nothing that they write for somebody else's, and
+// finds what somebody else did.
+func TestAuditBesideWrites(t *testing.T) {
+	n := newNode(t)
+	d := backendIn(t, n.Namespace, Defaults())
+	const services = 3000
+	table := scaled(t, services, 2)
+	sync(t, d, everything(table))
+	writes, extra := 0, map[int]bool{}
+	audit := func() (ds []dataplane.Difference, beside bool) {
+		t.Helper()
+		d.generation.forget()
+		a := d.Audit()
+		read := make(chan error)
+		go func() { read <- a.Read(t.Context()) }()
+		for {
+			select {
+			case err := <-read:
+				if err != nil {
+					t.Fatal(err)
+				}
+				return a.Differences(), beside
+			default:
+			}
+			i := 1 + writes*7%(services-1)
+			p := scaledPort(i)
+			row := fwd.EncodeBackend(p.ID(), fwd.Backend{Addr: backendAddr(100_000 + i)})
+			next, touched := changed(t, table, []string{row.Key}, nil)
+			if extra[i] = !extra[i]; extra[i] {
+				next, touched = changed(t, table, nil, []fwd.Row{row})
+			}
+			sync(t, d, step{table, next, dataplane.Delta{Changed: touched}})
+			table, beside = next, true
+			writes++
+		}
+	}
+	beside := 0
+	for range 8 {
+		ds, written := audit()
+		if len(ds) > 0 {
+			t.Fatalf("our own writes are found: %v", ds)
+		}
+		if written {
+			beside++
+		}
+	}
+	if beside == 0 || writes < 100 {
+		t.Errorf("%d audits of 8 had writes beside them, %d in all", beside, writes)
+	}
+	t.Logf("%d writes beside %d audits", writes, beside)
+	if err := n.nft("delete element ip fairlead internal { " + scaledPort(0).ClusterIP.String() + " . tcp . 80 }")(); err != nil {
+		t.Fatal(err)
+	}
+	if ds, _ := audit(); len(ds) != 1 || !strings.Contains(ds[0].Object, scaledPort(0).ClusterIP.String()) {
+		t.Errorf("of a missing element: %v", ds)
+	}
+	if d.generation.known {
+		t.Error("the next audit would read nothing")
+	}
 }

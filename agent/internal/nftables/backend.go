@@ -18,7 +18,9 @@ type Backend struct {
 	// port is our address in notifications.
 	port       uint32
 	generation generation
-	families   []*family
+	// reader is for audits, which read while the other one writes.
+	reader   kernel
+	families []*family
 }
 
 var _ dataplane.Interface = (*Backend)(nil)
@@ -29,6 +31,8 @@ type family struct {
 	kernel kernel
 	// state is nil until a Sync has succeeded and after one has failed; only a Sync of everything helps then.
 	state *state
+	// touched are the objects that were written since the audit on its way began; nil where there is none.
+	touched map[objectID]bool
 }
 
 // New opens the kernel of the calling thread's network namespace and looks whether it has all that is needed. It changes
@@ -38,7 +42,7 @@ func New(ctx context.Context, c Config) (*Backend, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s, err := openSocket()
+	s, reader, err := openSockets()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, &UnsupportedError{Missing: []string{"netfilter over netlink (nfnetlink)"}, Err: err}
 	}
@@ -49,7 +53,7 @@ func New(ctx context.Context, c Config) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.port = s.port
+	b.port, b.reader = s.port, reader
 	return b, nil
 }
 
@@ -60,7 +64,7 @@ func newBackend(ctx context.Context, c Config, k kernel) (*Backend, error) {
 	if len(c.Families) == 0 {
 		c.Families = fwd.Families()
 	}
-	b := &Backend{config: c, generation: generation{kernel: k}}
+	b := &Backend{config: c, generation: generation{kernel: k}, reader: k}
 	var errs []error
 	for _, f := range c.Families {
 		l := newLanguage(f)
@@ -83,11 +87,12 @@ func (b *Backend) Name() string { return "nftables" }
 // Sync implements dataplane.Interface.
 func (b *Backend) Sync(ctx context.Context, _, now *fwd.Table, delta dataplane.Delta) (dataplane.Report, error) {
 	var report dataplane.Report
-	run := func() (bool, error) { return true, b.syncFamilies(ctx, now, delta, &report) }
-	if delta.All {
-		return report, b.generation.check(run)
+	if !delta.All {
+		return report, b.syncFamilies(ctx, now, delta, &report)
 	}
-	_, err := run()
+	b.generation.begin()
+	err := b.syncFamilies(ctx, now, delta, &report)
+	b.generation.end(err == nil)
 	return report, err
 }
 
@@ -98,7 +103,8 @@ func (b *Backend) syncFamilies(ctx context.Context, now *fwd.Table, delta datapl
 			err = f.sync(ctx, b.config, request{now, delta, report})
 		}
 		if err != nil {
-			f.state, b.generation.known = nil, false
+			f.state = nil
+			b.generation.forget()
 			return fmt.Errorf("sync %v: %w", f.family, err)
 		}
 	}
@@ -136,7 +142,7 @@ func (f *family) sync(ctx context.Context, c Config, r request) error {
 
 // syncAll takes over whatever the kernel holds.
 func (f *family) syncAll(ctx context.Context, c Config, r request) error {
-	f.state = nil
+	f.state, f.touched = nil, nil
 	has, err := read(ctx, f.kernel, f.language)
 	if err != nil {
 		return err
@@ -173,49 +179,16 @@ func (f *family) apply(e *edit, report *dataplane.Report) error {
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
+	if f.touched != nil {
+		e.touch(f.touched)
+	}
 	return nil
-}
-
-// Audit implements dataplane.Interface. It costs next to nothing where nobody else has written since the last time.
-func (b *Backend) Audit(ctx context.Context) ([]dataplane.Difference, error) {
-	if b.generation.unchanged() {
-		return nil, nil
-	}
-	var ds []dataplane.Difference
-	err := b.generation.check(func() (bool, error) {
-		var err error
-		ds, err = b.differences(ctx)
-		return len(ds) == 0, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
-	}
-	return ds, nil
-}
-
-func (b *Backend) differences(ctx context.Context) ([]dataplane.Difference, error) {
-	var ds []dataplane.Difference
-	for _, f := range b.families {
-		if f.state == nil {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		has, err := read(ctx, f.kernel, f.language)
-		if err != nil {
-			return nil, err
-		}
-		elements, want := f.state.all()
-		ds = append(ds, has.differences(f.language, elements, want)...)
-	}
-	return ds, nil
 }
 
 // Cleanup implements dataplane.Interface.
 func (b *Backend) Cleanup(ctx context.Context) error {
 	var errs []error
-	b.generation.known = false
+	b.generation.forget()
 	for _, f := range b.families {
 		f.state = nil
 		for _, table := range []string{tableName, probeTable} {

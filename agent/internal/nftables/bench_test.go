@@ -199,8 +199,8 @@ func BenchmarkAudit(b *testing.B) {
 	d := open()
 	mustSync(b, d, everything(scaled(b, 10000, 2)))
 	for b.Loop() {
-		d.generation.known = false
-		if ds, err := d.Audit(b.Context()); err != nil || len(ds) > 0 {
+		d.generation.forget()
+		if ds, err := dataplane.Compare(b.Context(), d); err != nil || len(ds) > 0 {
 			b.Fatal(ds, err)
 		}
 	}

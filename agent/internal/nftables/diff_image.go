@@ -1,15 +1,12 @@
 package nftables
 
 import (
-	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/google/nftables/expr"
-
-	"github.com/fairlead/fairlead/agent/dataplane"
 )
 
 // recall tells the slots of lists as the kernel has them.
@@ -120,34 +117,4 @@ func (h heldChain) standsLike(at *hook) bool {
 		return at == nil && !h.hooked
 	}
 	return h.number == at.number && h.priority == uint32(at.priority) && h.policy == policyAccept
-}
-
-// differences lists, for people, what the kernel has otherwise than it should.
-func (img *image) differences(l *language, elements []Element, want structure) []dataplane.Difference {
-	table := "nftables " + l.ip + " " + tableName
-	if !img.exists {
-		return []dataplane.Difference{{Object: table, Problem: "missing"}}
-	}
-	var ds []dataplane.Difference
-	if img.flags != 0 {
-		ds = append(ds, dataplane.Difference{Object: table, Problem: "changed"})
-	}
-	for _, d := range img.structureDifferences(l, want) {
-		kind := " chain "
-		if d.set {
-			kind = " set "
-		}
-		ds = append(ds, dataplane.Difference{Object: table + kind + d.name, Problem: d.problem})
-	}
-	var e edit
-	e.diffElements(img.elements, elements)
-	for problem, els := range map[string][]Element{"missing": e.add, "changed": e.replace, "foreign": e.remove} {
-		for _, el := range els {
-			ds = append(ds, dataplane.Difference{Object: table + " set " + el.Set + " element " + l.keyText(el, want), Problem: problem})
-		}
-	}
-	slices.SortFunc(ds, func(a, b dataplane.Difference) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Problem, b.Problem))
-	})
-	return ds
 }

@@ -18,11 +18,7 @@ func (st *state) load(now *fwd.Table, recall func(pool, frontend) []netip.AddrPo
 	}
 	elements, own := st.programs(func(p program) {
 		st.census.count(p.demand, 1)
-		for _, el := range p.elements {
-			if shared(el.Set) {
-				st.countShared(el, 1)
-			}
-		}
+		st.countAllShared(p)
 	})
 	st.needs = st.census.needs()
 	st.structure = st.settings.structure(st.needs)
@@ -48,9 +44,6 @@ func (st *state) recalled(p *fwd.Port, recall func(pool, frontend) []netip.AddrP
 	return l
 }
 
-// all is everything that the kernel should hold.
-func (st *state) all() ([]Element, structure) { return st.whole(st.programs(func(program) {})) }
-
 // programs plans all Service ports, and returns what none of them shares with another.
 func (st *state) programs(each func(program)) ([]Element, structure) {
 	elements, own := make([]Element, 0, 8*len(st.ports)), structure{}
@@ -70,9 +63,9 @@ func (st *state) programs(each func(program)) ([]Element, structure) {
 
 // whole adds what Service ports share, and what is there for all of them.
 func (st *state) whole(elements []Element, own structure) ([]Element, structure) {
-	for set, keys := range st.shared {
-		for key := range keys {
-			elements = append(elements, Element{Set: set, Key: key})
+	for set, addresses := range st.shared {
+		for a := range addresses {
+			elements = append(elements, st.settings.sharedElement(set, a))
 		}
 	}
 	return elements, structure{slices.Concat(st.structure.sets, own.sets), slices.Concat(st.structure.chains, own.chains)}

@@ -13,10 +13,11 @@ type state struct {
 	structure structure
 	needs     needs
 	ports     map[fwd.ID]held
-	// owners says which Service ports claim a frontend; the first one has it.
-	owners map[frontend][]claim
-	// shared counts the Service ports that want an element of a shared set.
-	shared map[string]map[string]int
+	// owners says which Service port has a frontend. Where several claim it, rivals are all of them, the owner first.
+	owners map[frontend]claim
+	rivals map[frontend][]claim
+	// shared counts the Service ports that want an element of a shared set, each of which is about one address.
+	shared map[string]map[address]int32
 	census census
 }
 
@@ -33,8 +34,8 @@ type claim struct {
 
 func newState(s *settings) *state {
 	return &state{
-		settings: s, ports: map[fwd.ID]held{}, owners: map[frontend][]claim{},
-		shared: map[string]map[string]int{clusterIPSet: {}, hairpinSet: {}},
+		settings: s, ports: map[fwd.ID]held{}, owners: map[frontend]claim{}, rivals: map[frontend][]claim{},
+		shared: map[string]map[address]int32{clusterIPSet: {}, hairpinSet: {}},
 	}
 }
 
@@ -113,39 +114,6 @@ func (st *state) own(now *fwd.Table, ids []fwd.ID) []fwd.ID {
 	return own
 }
 
-// settleShared counts on, and puts the shared elements that are there before and after where they belong.
-func (st *state) settleShared(before, after *sum) {
-	settle := func(at place) {
-		el := Element{Set: at.set, Key: at.key}
-		if st.shared[el.Set][el.Key] > 0 {
-			before.elements = append(before.elements, el)
-		}
-		if st.countShared(el, after.shared[at]-before.shared[at]) {
-			after.elements = append(after.elements, el)
-		}
-	}
-	for at := range before.shared {
-		settle(at)
-	}
-	for at := range after.shared {
-		if before.shared[at] == 0 {
-			settle(at)
-		}
-	}
-}
-
-// countShared counts on, and reports whether anybody wants the element.
-func (st *state) countShared(el Element, by int) bool {
-	counts := st.shared[el.Set]
-	n := counts[el.Key] + by
-	if n <= 0 {
-		delete(counts, el.Key)
-		return false
-	}
-	counts[el.Key] = n
-	return true
-}
-
 // filtered are the Service ports whose elements depend on the node's addresses: those with source ranges.
 func (st *state) filtered() []fwd.ID {
 	var ids []fwd.ID
@@ -173,7 +141,7 @@ func (st *state) concerned(now *fwd.Table, ids []fwd.ID) []fwd.ID {
 	all := slices.Clone(ids)
 	for _, id := range ids {
 		for _, f := range st.frontends(id, now) {
-			for _, c := range st.owners[f] {
+			for _, c := range st.claimants(f) {
 				all = append(all, c.id)
 			}
 		}
@@ -202,7 +170,7 @@ func (st *state) wanted(id fwd.ID, now *fwd.Table) (*fwd.Port, bool) {
 }
 
 func (st *state) plan(id fwd.ID, h held) program {
-	return st.settings.plan(id, h.port, h.lists, func(f frontend) bool { return st.owners[f][0].id == id })
+	return st.settings.plan(id, h.port, h.lists, func(f frontend) bool { return st.owners[f].id == id })
 }
 
 // take makes a Service port what it is in the table.
@@ -211,10 +179,7 @@ func (st *state) take(id fwd.ID, now *fwd.Table) {
 	if old.port != nil {
 		internal, external := claims(old.port)
 		for _, f := range slices.Concat(internal, external) {
-			left := slices.DeleteFunc(st.owners[f], func(c claim) bool { return c.id == id })
-			if st.owners[f] = left; len(left) == 0 {
-				delete(st.owners, f)
-			}
+			st.settle(f, slices.DeleteFunc(st.claimants(f), func(c claim) bool { return c.id == id }))
 		}
 	}
 	delete(st.ports, id)
@@ -224,6 +189,11 @@ func (st *state) take(id fwd.ID, now *fwd.Table) {
 	}
 	want := listsOf(p)
 	st.ports[id] = held{p, lists{fill(old.lists.cluster, want.cluster), fill(old.lists.local, want.local), want.beyond}}
+	st.enlist(id, p)
+}
+
+// enlist makes a Service port claim its frontends.
+func (st *state) enlist(id fwd.ID, p *fwd.Port) {
 	internal, external := claims(p)
 	for _, f := range internal {
 		st.claim(f, claim{false, id})
@@ -234,10 +204,11 @@ func (st *state) take(id fwd.ID, now *fwd.Table) {
 }
 
 func (st *state) claim(f frontend, c claim) {
-	if slices.Contains(st.owners[f], c) {
+	all := st.claimants(f)
+	if slices.Contains(all, c) {
 		return
 	}
-	all := append(st.owners[f], c)
+	all = append(all, c)
 	slices.SortFunc(all, func(a, b claim) int {
 		switch {
 		case a.external != b.external && b.external, a.external == b.external && a.id < b.id:
@@ -247,5 +218,28 @@ func (st *state) claim(f frontend, c claim) {
 		}
 		return 1
 	})
-	st.owners[f] = all
+	st.settle(f, all)
+}
+
+// claimants are those that claim a frontend, the owner first.
+func (st *state) claimants(f frontend) []claim {
+	if all, ok := st.rivals[f]; ok {
+		return all
+	}
+	if c, ok := st.owners[f]; ok {
+		return []claim{c}
+	}
+	return nil
+}
+
+// settle is the inverse of claimants.
+func (st *state) settle(f frontend, all []claim) {
+	delete(st.owners, f)
+	delete(st.rivals, f)
+	if len(all) > 0 {
+		st.owners[f] = all[0]
+	}
+	if len(all) > 1 {
+		st.rivals[f] = all
+	}
 }

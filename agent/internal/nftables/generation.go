@@ -7,6 +7,8 @@ type generation struct {
 	// right is the number as of which everything is as expected, if known.
 	right uint32
 	known bool
+	// begun: it will be known soon.
+	begun bool
 }
 
 // transact implements kernel. After a transaction of our own all is right if it was before, and if nobody else wrote.
@@ -27,15 +29,15 @@ func (g *generation) unchanged() bool {
 	return err == nil && now == g.right
 }
 
-// check runs what finds out, or makes sure, that everything is right, and notes the number from before it.
-func (g *generation) check(run func() (right bool, err error)) error {
-	g.known = false
-	before, unknown := g.number()
-	g.right = before
-	right, err := run()
-	if err != nil {
-		return err
-	}
-	g.known = right && unknown == nil
-	return nil
+// begin is before something finds out, or makes sure, that everything is right: whatever others write from now on counts.
+func (g *generation) begin() {
+	var err error
+	g.right, err = g.number()
+	g.begun, g.known = err == nil, false
 }
+
+// end says whether everything was right.
+func (g *generation) end(right bool) { g.known, g.begun = right && g.begun, false }
+
+// forget is for a state that nobody knows.
+func (g *generation) forget() { g.known, g.begun = false, false }

@@ -42,14 +42,14 @@ func loadsAs(t *testing.T, text string, file trace.File) {
 		t.Fatal(err)
 	}
 	st := newState(newSettings(configFor(file.Options), file.Family, file.Table))
-	elements, whole := st.load(file.Table, func(pool, frontend) []netip.AddrPort { return nil })
+	st.load(file.Table, func(pool, frontend) []netip.AddrPort { return nil })
 	err := n.Do(func() error {
 		s, err := openSocket()
 		if err != nil {
 			return err
 		}
 		has, err := read(t.Context(), s, st.settings.language)
-		for _, d := range has.differences(st.settings.language, elements, whole) {
+		for _, d := range has.differences(st.settings.language, st.snapshot()) {
 			if file.Family == fwd.IPv6 && strings.Contains(d.Object, learnChain) {
 				continue
 			}

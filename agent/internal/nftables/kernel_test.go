@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 		case <-time.After(5 * time.Second):
 			t.Fatalf("%s: not told", edit)
 		}
-		if ds, err := d.Audit(t.Context()); err != nil || len(ds) == 0 {
+		if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) == 0 {
 			t.Errorf("%s: audit found nothing, error %v", edit, err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestAuditIsCheap(t *testing.T) {
 	if d.generation.unchanged() {
 		t.Error("after others' changes, an audit reads nothing")
 	}
-	if ds, err := d.Audit(t.Context()); err != nil || len(ds) > 0 {
+	if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) > 0 {
 		t.Errorf("audit: %v, error %v", ds, err)
 	}
 	if !d.generation.unchanged() {
@@ -196,7 +196,7 @@ func TestLongList(t *testing.T) {
 	if r := sync(t, d, everything(whole)); len(r.Notices) > 0 {
 		t.Errorf("all endpoints fit: %v", r.Notices)
 	}
-	if ds, err := d.Audit(t.Context()); err != nil || len(ds) > 0 {
+	if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) > 0 {
 		t.Errorf("audit: %v, error %v", ds, err)
 	}
 	var more []fwd.Row
@@ -211,7 +211,7 @@ func TestLongList(t *testing.T) {
 	if again := sync(t, d, everything(longer)).Notices; !slices.Equal(again, told) {
 		t.Errorf("at a start: %+v, want %+v", again, told)
 	}
-	if ds, err := d.Audit(t.Context()); err != nil || len(ds) > 0 {
+	if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) > 0 {
 		t.Errorf("audit: %v, error %v", ds, err)
 	}
 	if r := sync(t, d, to(t, longer, whole)); len(r.Notices) > 0 {

@@ -32,7 +32,8 @@ type heldChain struct {
 // reads is how often a read is tried that others interrupt by their changes.
 const reads = 20
 
-// read returns what the kernel holds.
+// read returns what the kernel holds. Where elements are written while it reads, some others may be left out, or be there
+// twice: the kernel counts elements to find where it was, and does not say that they have changed.
 func read(ctx context.Context, k kernel, l *language) (image, error) {
 	var errs error
 	for range reads {
@@ -204,7 +205,12 @@ func blank(kind string) expr.Any {
 // elements calls each with every element of a set.
 func elements(k kernel, l *language, set string, each func(Element)) error {
 	attrs := marshal([]netlink.Attribute{text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, set)})
-	return k.dump(l, unix.NFT_MSG_GETSETELEM, attrs, func(_ uint16, attrs []byte) error {
+	return k.dump(l, unix.NFT_MSG_GETSETELEM, attrs, eachElement(set, each))
+}
+
+// eachElement returns what calls each with every element in an answer.
+func eachElement(set string, each func(Element)) func(op uint16, attrs []byte) error {
+	return func(_ uint16, attrs []byte) error {
 		a, err := parse(attrs)
 		if err != nil {
 			return err
@@ -223,7 +229,23 @@ func elements(k kernel, l *language, set string, each func(Element)) error {
 			each(e)
 			return err
 		})
-	})
+	}
+}
+
+// holds reports whether the kernel has an element as it is given.
+func holds(k kernel, l *language, e Element) (bool, error) {
+	b := &batch{buf: marshal([]netlink.Attribute{text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName), text(unix.NFTA_SET_ELEM_LIST_SET, e.Set)})}
+	list, one, key := b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS), b.nested(unix.NFTA_LIST_ELEM), b.nested(unix.NFTA_SET_ELEM_KEY)
+	b.value(e.Key)
+	for _, at := range []int{list, one, key} {
+		binary.NativeEndian.PutUint16(b.buf[at:], uint16(len(b.buf)-at))
+	}
+	found := false
+	err := k.get(l, unix.NFT_MSG_GETSETELEM, b.buf, eachElement(e.Set, func(has Element) { found = has.Key == e.Key && has.same(e) }))
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return found, err
 }
 
 func (e *Element) decodeData(kind uint16, data []byte) error {

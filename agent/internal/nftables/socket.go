@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ type kernel interface {
 	transact(b *batch) error
 	// dump sends a request for a list and calls each with every answer: the operation (NFT_MSG_*) and its attributes.
 	dump(l *language, op uint16, attrs []byte, each func(op uint16, attrs []byte) error) error
+	// get sends a request for one thing and calls each with the answer.
+	get(l *language, op uint16, attrs []byte, each func(op uint16, attrs []byte) error) error
 	// number is how many transactions the namespace has seen, from whomever.
 	number() (uint32, error)
 }
@@ -49,6 +52,15 @@ func openSocket() (*socket, error) {
 	}
 	runtime.AddCleanup(s, func(fd int) { _ = unix.Close(fd) }, fd)
 	return s, nil
+}
+
+// openSockets opens one to write with and one to read with, which may be used at the same time.
+func openSockets() (writer, reader *socket, err error) {
+	if writer, err = openSocket(); err != nil {
+		return nil, nil, err
+	}
+	reader, err = openSocket()
+	return writer, reader, err
 }
 
 func (s *socket) bind() error {
@@ -151,12 +163,20 @@ func messages(b []byte) func(yield func(message) bool) {
 	}
 }
 
-// errInterrupted: the ruleset changed while it was dumped.
+// errInterrupted: the ruleset changed while it was dumped, so that something may be missing, or be there twice.
 var errInterrupted = errors.New("changed while being read")
 
 // dump implements kernel. What each gets is valid during the call only.
 func (s *socket) dump(l *language, op uint16, attrs []byte, each func(op uint16, attrs []byte) error) error {
 	if err := s.ask(byte(l.nf), op, unix.NLM_F_DUMP, attrs); err != nil {
+		return err
+	}
+	return s.receiveDump(each)
+}
+
+// get implements kernel.
+func (s *socket) get(l *language, op uint16, attrs []byte, each func(op uint16, attrs []byte) error) error {
+	if err := s.ask(byte(l.nf), op, unix.NLM_F_ACK, attrs); err != nil {
 		return err
 	}
 	return s.receiveDump(each)
@@ -185,9 +205,10 @@ func (s *socket) number() (n uint32, err error) {
 	})
 }
 
-// receiveDump reads the answers to the last request, up to the end of the dump or the acknowledgement.
+// receiveDump reads the answers to the last request, up to the end of the dump or the acknowledgement. Where others
+// interrupt, it reads on, and says so in the end.
 func (s *socket) receiveDump(each func(op uint16, attrs []byte) error) error {
-	var failed error
+	var failed, interrupted error
 	for {
 		n, _, err := unix.Recvfrom(s.fd, s.buf, 0)
 		switch {
@@ -201,11 +222,11 @@ func (s *socket) receiveDump(each func(op uint16, attrs []byte) error) error {
 				continue // of an earlier, failed request
 			}
 			if m.flags&unix.NLM_F_DUMP_INTR != 0 {
-				failed = errInterrupted
+				interrupted = errInterrupted
 			}
 			switch {
 			case m.kind == unix.NLMSG_DONE:
-				return failed
+				return cmp.Or(failed, interrupted)
 			case m.kind == unix.NLMSG_ERROR && len(m.data) >= wordSize:
 				if errno := unix.Errno(-int32(binary.NativeEndian.Uint32(m.data))); errno != 0 {
 					return errno

@@ -15,29 +15,157 @@ import (
 const (
 	// foreignSettles is between the first sign of somebody else's change and the audit.
 	foreignSettles = 200 * time.Millisecond
-	// secondLook is between an audit that was given up for a new table and the next one.
-	secondLook = time.Second
-	// auditRest is how many times as long as the last full audit took another one may be put off by new tables: audits that
-	// nothing ends take one part in auditRest of the loop's time at most. In iptables mode one takes seconds at 10,000 Services.
-	auditRest = 20
+	// auditRest is how many times as long as an audit took the next one waits at least: audits take a quarter of the time of
+	// one core at most, however long the ruleset.
+	auditRest = 3
+	// patience is how long an audit that starves goes without; then changes wait until it has read, for auditHold at most.
+	patience, auditHold = 10 * time.Second, 2 * time.Second
 	// namedDifferences is how many of them a log line names.
 	namedDifferences = 5
 )
 
-// audit looks at the kernel and, where it differs, asks for a Sync of everything. It returns when to look again. An audit
-// can take longer than a change should wait, so that a new table ends it; now and then none does, since a kernel that is
-// always about to change is audited too.
-func (l *Loop) audit(ctx context.Context) time.Duration {
-	if l.now.Table == nil || l.kernel.dirty() {
-		return l.cfg.AuditInterval // nothing is known to be right
+// auditor is what the loop knows of its comparisons with the kernel, of which one at most is on its way. Reading takes
+// seconds at many Services, so that it happens beside the loop, which goes on with changes; the rest is quick.
+type auditor struct {
+	// timer is for the next audit, and at is what it is set to; rested is when there may be one at the earliest.
+	timer      *time.Timer
+	at, rested time.Time
+	// foreign: somebody else has changed the kernel since the comparison on its way began.
+	foreign bool
+	current *comparison
+}
+
+// comparison is one that is on its way.
+type comparison struct {
+	dataplane.Audit
+	began  time.Time
+	giveUp context.CancelFunc
+	// read delivers what became of the reading.
+	read chan error
+	// void: a Sync of everything has begun since, so that what was read says nothing.
+	void bool
+	// starved fires when patience ends, and again when changes have waited for long enough, which they do while held is true.
+	starved *time.Timer
+	held    bool
+	// answer is where an Inspection goes; nil for an audit, which repairs.
+	answer chan<- Inspection
+	// of names the table.
+	of Inspection
+}
+
+// progress delivers when the comparison on its way has read the kernel; nil where there is none.
+func (a *auditor) progress() <-chan error {
+	if a.current == nil {
+		return nil
 	}
+	return a.current.read
+}
+
+// starved delivers when patience with the comparison on its way ends, which is never for those that read under changes too.
+func (a *auditor) starved() <-chan time.Time {
+	if a.current == nil || a.current.starved == nil {
+		return nil
+	}
+	return a.current.starved.C
+}
+
+// quiet lets a comparison that starves have the kernel for a moment, and gives it up when that was not enough.
+func (a *auditor) quiet() {
+	if c := a.current; c.held {
+		c.held, c.void = false, true
+		c.giveUp()
+	} else {
+		c.held = true
+		c.starved.Reset(auditHold)
+	}
+}
+
+// hurry brings the next audit forward, upon a sign of somebody else's change. What follows at once, such as the rest of a
+// firewall's reload, is seen by the same audit; what never ends does not put it off.
+func (a *auditor) hurry() {
+	if a.current != nil {
+		a.foreign = true
+	} else if wait := max(foreignSettles, time.Until(a.rested)); time.Now().Add(wait).Before(a.at) {
+		a.set(wait)
+	}
+}
+
+func (a *auditor) set(d time.Duration) {
+	a.at = time.Now().Add(d)
+	a.timer.Reset(d)
+}
+
+// changes delivers when there is a new table to take.
+func (l *Loop) changes() <-chan struct{} {
+	if c := l.auditor.current; c != nil && c.held {
+		return nil
+	}
+	return l.cfg.Source.Changed()
+}
+
+// audit begins an audit, unless nothing is known to be right, or there is nothing to read.
+func (l *Loop) audit(ctx context.Context) {
+	l.auditor.set(l.cfg.AuditInterval)
+	if l.now.Table == nil || l.kernel.dirty() || l.auditor.current != nil {
+		return
+	}
+	if !l.compare(ctx, nil) {
+		l.cfg.Metrics.audits.Inc()
+	}
+}
+
+// compare begins a comparison, and reports whether there is anything to read.
+func (l *Loop) compare(ctx context.Context, answer chan<- Inspection) bool {
 	began := time.Now()
-	differences, finished, err := l.look(ctx)
-	if !finished {
-		l.impatient = began.Sub(l.audited) >= auditRest*l.auditTook
-		return min(secondLook, l.cfg.AuditInterval)
+	a := l.cfg.Dataplane.Audit()
+	if a == nil {
+		return false
 	}
-	l.audited, l.auditTook, l.impatient = time.Now(), time.Since(began), false
+	reading, giveUp := context.WithCancel(ctx)
+	c := &comparison{
+		Audit: a, began: began, giveUp: giveUp, read: make(chan error, 1), answer: answer,
+		of: Inspection{Epoch: l.now.Epoch, Revision: l.now.Revision},
+	}
+	if s, ok := a.(dataplane.Starving); ok && s.Starves() {
+		c.starved = time.NewTimer(patience)
+	}
+	l.auditor.current, l.auditor.foreign = c, false
+	go func() { c.read <- a.Read(reading) }()
+	return true
+}
+
+// compared ends the comparison on its way, whose reading has ended.
+func (l *Loop) compared(ctx context.Context, err error) {
+	c := l.auditor.current
+	c.giveUp()
+	if c.starved != nil {
+		c.starved.Stop()
+	}
+	l.auditor.current = nil
+	rest := auditRest * time.Since(c.began)
+	l.auditor.rested = time.Now().Add(rest)
+	l.auditor.set(max(l.cfg.AuditInterval, rest))
+	if l.auditor.foreign {
+		l.auditor.hurry()
+	}
+	c.void = c.void || ctx.Err() != nil
+	var differences []dataplane.Difference
+	switch {
+	case c.void:
+		err = nil // it was given up, which is no failure
+	case err == nil:
+		differences = c.Differences()
+	}
+	if c.answer != nil {
+		c.of.Differences, c.of.Interrupted, c.of.Err = differences, c.void, err
+		c.answer <- c.of
+	} else if !c.void {
+		l.judge(differences, err)
+	}
+}
+
+// judge asks for a Sync of everything where an audit has found differences.
+func (l *Loop) judge(differences []dataplane.Difference, err error) {
 	l.cfg.Metrics.audits.Inc()
 	switch {
 	case err != nil:
@@ -50,34 +178,26 @@ func (l *Loop) audit(ctx context.Context) time.Duration {
 			slog.Int("differences", len(differences)), slog.String("first", name(differences)))
 		l.kernel.pending.All = true
 	}
-	return l.cfg.AuditInterval
 }
 
-// look runs one Audit; finished is false when it was given up.
-func (l *Loop) look(ctx context.Context) (differences []dataplane.Difference, finished bool, err error) {
-	if l.impatient {
-		differences, err = l.cfg.Dataplane.Audit(ctx)
-		return differences, ctx.Err() == nil, err //nolint:wrapcheck // logged by the caller
+// voidComparison says that the kernel is being written as a whole, or is in a state that nobody knows.
+func (l *Loop) voidComparison() {
+	if c := l.auditor.current; c != nil {
+		c.void = true
+		c.giveUp()
 	}
-	looking, giveUp := context.WithCancel(ctx)
-	ended, watched := make(chan struct{}), make(chan bool)
-	go func() {
-		select {
-		case <-l.cfg.Source.Changed():
-			giveUp()
-			watched <- true
-		case <-ended:
-			watched <- false
+}
+
+// endComparison gives up the one on its way and waits for its end.
+func (l *Loop) endComparison() {
+	if c := l.auditor.current; c != nil {
+		c.giveUp()
+		_ = <-c.read // it was given up
+		if c.answer != nil {
+			c.of.Interrupted = true
+			c.answer <- c.of
 		}
-	}()
-	differences, err = l.cfg.Dataplane.Audit(looking)
-	close(ended)
-	changed := <-watched
-	giveUp()
-	if changed {
-		l.take() // its signal is spent
 	}
-	return differences, (!changed || err == nil) && ctx.Err() == nil, err //nolint:wrapcheck // logged by the caller
 }
 
 // name lists the first differences for people.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,46 +92,182 @@ func TestEndlessForeignChanges(t *testing.T) {
 	})
 }
 
-// TestChangeEndsAudit: a change does not wait for an audit, but an audit is left in peace when there was none for long.
-func TestChangeEndsAudit(t *testing.T) {
+// many is a table of so many Service ports.
+func many(n int) rows {
+	r := newRows()
+	for i := range n {
+		r.add(fwd.Common, fwd.EncodePort(servicePort(i)))
+	}
+	return r
+}
+
+// set changes the kernel's fields while the loop runs.
+func (k *kernel) set(f func(*kernel)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f(k)
+}
+
+// TestChangeDuringAudit: a change is in the kernel before the audit that was on its way ends, which ends all the same and
+// finds what somebody else did.
+func TestChangeDuringAudit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		r := newRows()
+		r := many(2)
 		b.put(t, r)
 		synctest.Wait()
-		b.kernel.mu.Lock()
-		b.kernel.auditBlock = make(chan struct{})
-		b.kernel.mu.Unlock()
+		block := make(chan struct{})
+		b.kernel.set(func(k *kernel) { k.auditBlock = block })
 		<-time.After(3 * time.Second)
 		synctest.Wait()
-		b.put(t, r.add(fwd.Common, fwd.EncodePort(servicePort(1))))
+		b.put(t, r.add(fwd.Common, backend(1, 1)))
 		synctest.Wait()
 		if diff := b.kernel.holds(b.table); diff != "" || b.kernel.audited() != 1 {
 			t.Errorf("the change waited: %s; %d audits", diff, b.kernel.audited())
 		}
-		<-time.After(secondLook)
-		b.put(t, r.add(fwd.Common, fwd.EncodePort(servicePort(2))))
+		<-time.After(5 * time.Minute)
+		b.kernel.damage(0)
+		b.kernel.set(func(k *kernel) { k.auditBlock = nil })
+		close(block)
 		synctest.Wait()
-		if b.kernel.holds(b.table) == "" || b.kernel.audited() != 2 {
-			t.Errorf("the second audit was given up too; %d audits", b.kernel.audited())
+		if diff := b.kernel.holds(b.table); diff != "" || b.kernel.audited() != 1 {
+			t.Errorf("the audit was given up: %s; %d audits", diff, b.kernel.audited())
 		}
-		<-time.After(5 * time.Second)
-		close(b.kernel.auditBlock)
+	})
+}
+
+// TestAuditsUnderSteadyChanges: audits end however often tables come, find what somebody else did within five seconds, and
+// never take changes of our own for somebody else's.
+func TestAuditsUnderSteadyChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		const ports, damages = 100, 5
+		r := many(ports)
+		b.put(t, r)
+		synctest.Wait()
+		b.kernel.set(func(k *kernel) { k.readTakes = 4 * time.Millisecond })
+		rng := rand.New(rand.NewPCG(1, 1))
+		for n := range damages {
+			<-time.After(time.Duration(rng.IntN(4000)) * time.Millisecond)
+			b.kernel.damage(0) // the only one that does not change
+			for n := range 5 * 10 {
+				<-time.After(100 * time.Millisecond)
+				b.put(t, r.add(fwd.Node, fwd.EncodeNode(fwd.NodeFacts{Deleting: n%2 == 0})).add(fwd.Common, backend(1+n%(ports-1), n)))
+				synctest.Wait()
+				if n := len(b.reported()); uint64(n) != b.revision {
+					t.Fatalf("revision %d waits", b.revision)
+				}
+			}
+			if diff := b.kernel.holds(b.table); diff != "" {
+				t.Fatalf("damage %d: %s", n, diff)
+			}
+		}
+		if got := testutil.ToFloat64(b.metrics.repairs); got != damages {
+			t.Errorf("%v repairs of %d damages", got, damages)
+		}
+	})
+}
+
+// TestAuditsRest: long audits are far apart, also where somebody else writes all the time.
+func TestAuditsRest(t *testing.T) {
+	for _, foreign := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			b.put(t, many(10))
+			synctest.Wait()
+			b.kernel.set(func(k *kernel) { k.readTakes = time.Second })
+			for range 10 * 600 {
+				<-time.After(100 * time.Millisecond)
+				if foreign {
+					select {
+					case b.kernel.foreign <- struct{}{}:
+					default:
+					}
+				}
+			}
+			// Each takes 10 s and rests for 70, but where a Sync of everything, of which there is one, ends it.
+			if n := b.kernel.audited(); n < 7 || n > 9 {
+				t.Errorf("%d audits in ten minutes, somebody else writes: %v", n, foreign)
+			}
+		})
+	}
+}
+
+// TestStarvingAudit: where reading begins anew with every change, it gets the kernel for itself after a while, for a moment;
+// if that is not enough, changes go on.
+func TestStarvingAudit(t *testing.T) {
+	for _, c := range []struct {
+		takes time.Duration // for each of ten Service ports
+		found bool
+		waits time.Duration
+	}{{40 * time.Millisecond, true, 400 * time.Millisecond}, {400 * time.Millisecond, false, auditHold}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			r := many(10)
+			b.put(t, r)
+			synctest.Wait()
+			b.kernel.set(func(k *kernel) { k.starves, k.readTakes = true, c.takes })
+			b.kernel.damage(0)
+			longest, since := time.Duration(0), time.Now()
+			for n := range 40 * 10 {
+				<-time.After(100 * time.Millisecond)
+				if b.last().Revision == b.revision {
+					since = time.Now()
+				}
+				longest = max(longest, time.Since(since))
+				b.put(t, r.add(fwd.Common, backend(1+n%9, n%50)))
+				synctest.Wait()
+			}
+			if found := b.kernel.holds(b.table) == ""; found != c.found || longest > c.waits+200*time.Millisecond {
+				t.Errorf("reading takes 10 times %v: damage found %v, a change waited for %v", c.takes, found, longest)
+			}
+		})
+	}
+}
+
+// TestSyncOfEverythingVoidsAudit: what was read before the kernel was written anew says nothing.
+func TestSyncOfEverythingVoidsAudit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		r := many(2)
+		b.put(t, r)
+		synctest.Wait()
+		b.kernel.set(func(k *kernel) { k.readTakes = 2 * time.Second })
+		b.kernel.damage(0)
+		b.kernel.damage(1)
+		<-time.After(5*time.Second + 500*time.Millisecond) // one of the two was read
+		b.kernel.setFault(func() bool { return true })
+		b.put(t, r.add(fwd.Common, backend(1, 1)))
+		synctest.Wait()
+		b.kernel.setFault(func() bool { return false })
+		<-time.After(2 * time.Second)
 		synctest.Wait()
 		if diff := b.kernel.holds(b.table); diff != "" {
 			t.Error(diff)
 		}
-		b.kernel.mu.Lock()
-		b.kernel.auditBlock = make(chan struct{})
-		b.kernel.mu.Unlock()
-		defer close(b.kernel.auditBlock)
-		for i := range 4 { // that audit took 5 s, so that changes go first for 100 s
-			<-time.After(4 * time.Second)
-			b.put(t, r.add(fwd.Common, fwd.EncodePort(servicePort(3+i))))
-			synctest.Wait()
-			if diff := b.kernel.holds(b.table); diff != "" {
-				t.Errorf("change %d waited for an audit soon after another: %s", i, diff)
-			}
+		if repairs, failures := testutil.ToFloat64(b.metrics.repairs), testutil.ToFloat64(b.metrics.failures.WithLabelValues("audit")); repairs+failures > 0 {
+			t.Errorf("%v repairs and %v failed audits, want none", repairs, failures)
+		}
+	})
+}
+
+// TestAuditFails: it is counted and logged, and the next one comes.
+func TestAuditFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(t, many(1))
+		synctest.Wait()
+		b.kernel.set(func(k *kernel) { k.readError = errInjected })
+		<-time.After(7 * time.Second)
+		synctest.Wait()
+		if n := testutil.ToFloat64(b.metrics.failures.WithLabelValues("audit")); n != 2 || !strings.Contains(b.log.String(), "audit failed") {
+			t.Errorf("%v failed audits are counted; log: %s", n, b.log)
+		}
+		b.kernel.set(func(k *kernel) { k.readError, k.quiet = nil, true })
+		<-time.After(3 * time.Second)
+		synctest.Wait()
+		if n := testutil.ToFloat64(b.metrics.audits); n != 3 {
+			t.Errorf("%v audits are counted, want 3 with the one that had nothing to read", n)
 		}
 	})
 }

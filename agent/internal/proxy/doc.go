@@ -5,6 +5,7 @@
 // does all of it, so that one goroutine writes to the kernel.
 //
 // The kernel and each Step remember the table that they last followed with success, and only that: what failed stays to be
-// done, with jittered back-off. Between changes the loop audits the kernel and repairs it. Fail static: without a table, and
-// without a newer one, nothing happens. The neighbours are internal/store before and the backends behind; app joins them.
+// done, with jittered back-off. Audits read the kernel beside the loop, which goes on with changes, and lead to a repair;
+// docs/semantics.md, section 6, says how often. Fail static: without a table, and without a newer one, nothing happens. The
+// neighbours are internal/store before and the backends behind; app joins them.
 package proxy

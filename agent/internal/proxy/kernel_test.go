@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -36,10 +37,20 @@ type kernel struct {
 	broken []string // uses that the interface forbids
 	// fault is asked before each write; a true answer makes Sync fail there.
 	fault func() bool
-	// block, if set, is what Sync waits for; auditBlock what Audit waits for, unless its context ends.
+	// block, if set, is what Sync waits for; auditBlock what an audit's reading waits for, unless its context ends.
 	block, auditBlock chan struct{}
 	busy              bool
-	foreign           chan struct{}
+	// readTakes is how long an audit reads at each Service port; quiet: there is nothing to read; readError is what becomes of
+	// reading, if set.
+	readTakes time.Duration
+	quiet     bool
+	readError error
+	reading   bool
+	// starves: reading begins anew when something is written.
+	starves bool
+	// written are the Service ports that were written since the last audit began.
+	written map[fwd.ID]bool
+	foreign chan struct{}
 }
 
 var (
@@ -117,6 +128,9 @@ func (k *kernel) Sync(_ context.Context, before, now *fwd.Table, delta dataplane
 			return dataplane.Report{}, errInjected
 		}
 		writes++
+		if k.written != nil {
+			k.written[id] = true
+		}
 		if k.content[id] = want; want == "" {
 			delete(k.content, id)
 		}
@@ -131,29 +145,84 @@ func (k *kernel) Sync(_ context.Context, before, now *fwd.Table, delta dataplane
 	return dataplane.Report{Writes: writes}, nil
 }
 
-func (k *kernel) Audit(ctx context.Context) ([]dataplane.Difference, error) {
+// kernelAudit is an audit of it. It reads one Service port after the other, as a real one does.
+type kernelAudit struct {
+	kernel   *kernel
+	expected *fwd.Table
+	written  map[fwd.ID]bool
+	found    []fwd.ID
+}
+
+func (k *kernel) Audit() dataplane.Audit {
 	k.enter("Audit")
 	defer k.leave()
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.audits++
-	block := k.auditBlock
-	k.mu.Unlock()
-	if block != nil {
+	if k.quiet {
+		return nil
+	}
+	if k.reading {
+		k.broken = append(k.broken, "Audit while another one reads")
+	}
+	k.written = map[fwd.ID]bool{}
+	return &kernelAudit{kernel: k, expected: k.before, written: k.written}
+}
+
+func (c *kernelAudit) Read(ctx context.Context) error {
+	k := c.kernel
+	reading := func(is bool) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.reading = is
+	}
+	reading(true)
+	defer reading(false)
+	ports := slices.Collect(maps.Values(maps.Collect(c.expected.Ports())))
+	for i, syncs := 0, len(k.syncs()); i < len(ports); i++ {
+		if now := len(k.syncs()); k.starves && now != syncs {
+			i, syncs = 0, now
+		}
+		id, p := ports[i].ID(), ports[i]
+		k.mu.Lock()
+		block, took, err := k.auditBlock, k.readTakes, k.readError
+		k.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		pause := time.After(took)
+		if block != nil {
+			pause = nil
+		}
 		select {
 		case <-block:
+		case <-pause:
 		case <-ctx.Done():
-			return nil, ctx.Err()
 		}
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var differences []dataplane.Difference
-	for id, p := range k.before.Ports() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		k.mu.Lock()
 		if k.content[id] != render(p) {
+			c.found = append(c.found, id)
+		}
+		k.mu.Unlock()
+	}
+	return nil
+}
+
+func (c *kernelAudit) Starves() bool { return c.kernel.starves }
+
+func (c *kernelAudit) Differences() []dataplane.Difference {
+	c.kernel.enter("Differences")
+	defer c.kernel.leave()
+	var differences []dataplane.Difference
+	for _, id := range c.found {
+		if p, ok := c.expected.Port(id); ok && !c.written[id] {
 			differences = append(differences, dataplane.Difference{Object: p.PortName.String(), Problem: "changed"})
 		}
 	}
-	return differences, nil
+	return differences
 }
 
 func render(p *fwd.Port) string {
@@ -220,10 +289,12 @@ type bench struct {
 	store    *store.Store
 	health   *health
 	registry *prometheus.Registry
+	metrics  *Metrics
 	table    *fwd.Table
 	revision uint64
 	log      *bytes.Buffer
 	due      chan struct{}
+	demand   chan chan<- Inspection
 
 	mu       sync.Mutex
 	outcomes []Outcome
@@ -240,11 +311,12 @@ func newBench(t *testing.T, steps ...Step) *bench {
 	t.Helper()
 	b := &bench{
 		kernel: newKernel(), store: store.New(), health: &health{}, registry: prometheus.NewRegistry(), table: &fwd.Table{},
-		log: &bytes.Buffer{}, due: make(chan struct{}),
+		log: &bytes.Buffer{}, due: make(chan struct{}), demand: make(chan chan<- Inspection),
 	}
+	b.metrics = NewMetrics(b.registry)
 	l, err := New(Config{
-		Dataplane: b.kernel, Source: storeSource{b.store}, Steps: steps, Due: b.due, Health: b.health, Report: b.report,
-		Metrics: NewMetrics(b.registry), Logger: slog.New(slog.NewTextHandler(b.log, nil)),
+		Dataplane: b.kernel, Source: storeSource{b.store}, Steps: steps, Due: b.due, Inspect: b.demand, Health: b.health, Report: b.report,
+		Metrics: b.metrics, Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 		AuditInterval: 3 * time.Second, SyncPeriod: 30 * time.Second, ResyncInterval: 10 * time.Minute,
 		RetryBase: 100 * time.Millisecond, RetryMax: 5 * time.Second,
 	})

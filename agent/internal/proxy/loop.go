@@ -59,15 +59,17 @@ type Outcome struct {
 	Notices  []dataplane.Notice
 }
 
-// Config of a Loop. All fields but Steps, Due and Jitter are required.
+// Config of a Loop. All fields but Steps, Due, Inspect and Jitter are required.
 type Config struct {
 	Dataplane dataplane.Interface
 	Source    Source
 	Steps     []Step
 	// Due delivers a value when Steps may have something to do that no table tells of, such as a new address of this host; nil
 	// is never.
-	Due    <-chan struct{}
-	Health Health
+	Due <-chan struct{}
+	// Inspect delivers channels, each with room for one value, that get an Inspection; nil is never.
+	Inspect <-chan chan<- Inspection
+	Health  Health
 	// Report must not block.
 	Report  func(Outcome)
 	Metrics *Metrics
@@ -91,11 +93,7 @@ type Loop struct {
 	// fresh: of now no Outcome was reported yet. lastErr is the error of the last one, "" for success.
 	fresh   bool
 	lastErr string
-	// impatient: the next audit is not given up for a new table.
-	impatient bool
-	// audited is when the last full audit ended, auditTook how long it took.
-	audited   time.Time
-	auditTook time.Duration
+	auditor auditor
 }
 
 // New returns a Loop, or says what the Config lacks.
@@ -144,10 +142,12 @@ func (c Config) validate() error {
 // Run follows the Source until ctx ends, and then leaves the kernel as it is.
 func (l *Loop) Run(ctx context.Context) {
 	foreign, due := l.watch(ctx), l.cfg.Due
-	audit, retry := time.NewTimer(l.cfg.AuditInterval), time.NewTimer(l.cfg.RetryMax)
-	auditAt := time.Now().Add(l.cfg.AuditInterval)
+	retry := time.NewTimer(l.cfg.RetryMax)
+	l.auditor.timer = time.NewTimer(l.cfg.AuditInterval)
+	l.auditor.set(l.cfg.AuditInterval)
 	period, resync := time.NewTicker(l.cfg.SyncPeriod), time.NewTicker(l.cfg.ResyncInterval)
-	defer audit.Stop()
+	defer l.endComparison()
+	defer l.auditor.timer.Stop()
 	defer retry.Stop()
 	defer period.Stop()
 	defer resync.Stop()
@@ -155,7 +155,7 @@ func (l *Loop) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.cfg.Source.Changed():
+		case <-l.changes():
 			l.take()
 		case <-retry.C:
 		case <-period.C:
@@ -171,17 +171,17 @@ func (l *Loop) Run(ctx context.Context) {
 			if !open {
 				foreign = nil
 			}
-			// What follows at once, such as the rest of a firewall's reload, is seen by the same audit; what never ends does not
-			// put it off.
-			if settled := time.Now().Add(foreignSettles); settled.Before(auditAt) {
-				auditAt = settled
-				audit.Reset(foreignSettles)
-			}
+			l.auditor.hurry()
 			continue
-		case <-audit.C:
-			next := l.audit(ctx)
-			auditAt = time.Now().Add(next)
-			audit.Reset(next)
+		case answer := <-l.inspections():
+			l.inspect(ctx, answer)
+		case <-l.auditor.timer.C:
+			l.audit(ctx)
+		case <-l.auditor.starved():
+			l.auditor.quiet()
+			continue
+		case err := <-l.auditor.progress():
+			l.compared(ctx, err)
 		}
 		l.pass(ctx)
 		retry.Reset(l.untilRetry())

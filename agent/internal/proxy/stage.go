@@ -83,10 +83,14 @@ func (l *Loop) failed(ctx context.Context, s *stage, err error) {
 // sync is what the kernel's stage does.
 func (l *Loop) sync(ctx context.Context, before, now *fwd.Table, delta dataplane.Delta) ([]dataplane.Notice, error) {
 	started := time.Now()
+	if delta.All {
+		l.voidComparison()
+	}
 	report, err := l.cfg.Dataplane.Sync(ctx, before, now, delta)
 	took := time.Since(started)
 	l.cfg.Metrics.synced(took, delta.All)
 	if err != nil {
+		l.voidComparison()
 		return nil, err //nolint:wrapcheck // the caller names the stage
 	}
 	l.cfg.Metrics.lastSync.SetToCurrentTime()

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// program is the kernel; bootScript is what it starts instead of an init system.
+// program is the kernel of Debian's package; bootScript is what it starts instead of an init system.
 const program = "linux.uml"
 
 //go:embed boot.sh
@@ -18,6 +18,8 @@ var bootScript string
 
 // Kernel is one to be started as a process. Its root is the machine's file system, read-only; /run is its own.
 type Kernel struct {
+	// Program is its path; "" is Debian's, from the package user-mode-linux.
+	Program string
 	// Dir takes the kernel's files; no two kernels share one.
 	Dir string
 	// Megabytes is its memory.
@@ -36,9 +38,12 @@ func (k Kernel) Argv() ([]string, error) {
 	if strings.ContainsAny(k.Dir, " ,=") {
 		return nil, fmt.Errorf("start kernel: folder %q: choose one without blank, comma and equals sign", k.Dir)
 	}
-	kernel, err := exec.LookPath(program)
-	if err != nil {
-		return nil, fmt.Errorf("find %s: install the package user-mode-linux: %w", program, err)
+	kernel := k.Program
+	if kernel == "" {
+		var err error
+		if kernel, err = exec.LookPath(program); err != nil {
+			return nil, fmt.Errorf("find %s: install the package user-mode-linux: %w", program, err)
+		}
 	}
 	script := filepath.Join(k.Dir, "boot.sh")
 	text := strings.Replace(bootScript, "@INIT@", k.Init, 1)

@@ -8,9 +8,20 @@ import (
 
 // TestEnter holds that a test really runs in another kernel, which can do what this one is there for.
 func TestEnter(t *testing.T) {
-	if !Enter(t) {
-		return
+	if Enter(t) {
+		look(t, "/proc/net/ip_vs")
 	}
+}
+
+// TestEnterBuilt holds the same of the kernel that is built.
+func TestEnterBuilt(t *testing.T) {
+	if EnterBuilt(t) {
+		look(t, "/proc/net/ip_vs", "/proc/net/ip_tables_names", "/proc/net/ip6_tables_names", "/proc/net/sctp", "/proc/sys/net/bridge")
+	}
+}
+
+// look asks whether this kernel is one that runs as a process, and has some files.
+func look(t *testing.T, files ...string) {
 	version, err := os.ReadFile("/proc/version")
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +33,9 @@ func TestEnter(t *testing.T) {
 	if !strings.Contains(string(cpu), "User Mode Linux") {
 		t.Errorf("the kernel is %s", version)
 	}
-	if _, err := os.Stat("/proc/net/ip_vs"); err != nil {
-		t.Error(err)
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/agent/dataplane/trace"
 	"github.com/fairlead/fairlead/proto/fwd"
@@ -41,6 +42,8 @@ type walker struct {
 	rules *Rules
 	host  Host
 	depth int
+	// met are the rules that matched, in order, each once.
+	met []string
 }
 
 func (w *walker) local(a netip.Addr) bool { return slices.Contains(w.host.Local, a) || a.IsLoopback() }
@@ -48,13 +51,55 @@ func (w *walker) local(a netip.Addr) bool { return slices.Contains(w.host.Local,
 // Walk sends the case's packet through the hooks that it would meet. Besides unknown rules it is an error if chance
 // decides about more than the endpoint or does not make all endpoints equally likely, and if a mark stays on the packet.
 func (r *Rules) Walk(h Host, c trace.Case) (trace.Outcome, error) {
-	w := &walker{rules: r, host: h}
-	p := packet{protocol: c.Protocol, src: c.Client.Addr, dst: c.To, weight: 1}
-	ends, err := w.route(c.Client.Kind, p)
+	ends, _, err := r.send(h, c)
 	if err != nil {
-		return trace.Outcome{}, fmt.Errorf("walk %v to %v: %w", c.Client, c.To, err)
+		return trace.Outcome{}, err
 	}
 	return outcome(ends)
+}
+
+// Path sends the packet likewise and returns its verdict, and the rules that it may match on its way, in order and each once, as
+// "TABLE RULE". Chance may decide about the endpoint, fairly or not, and about masquerading: an endpoint that reaches itself is
+// hidden, one that reaches others is not.
+func (r *Rules) Path(h Host, c trace.Case) (trace.Verdict, []string, error) {
+	ends, met, err := r.send(h, c)
+	if err != nil {
+		return "", nil, err
+	}
+	verdict := ends[0].becomes()
+	if i := slices.IndexFunc(ends, func(e result) bool { return e.becomes() != verdict }); i >= 0 {
+		return "", met, fmt.Errorf("walk %v to %v: chance decides between %v and %v", c.Client, c.To, verdict, ends[i].becomes())
+	}
+	return verdict, met, nil
+}
+
+func (r *Rules) send(h Host, c trace.Case) (ends []result, met []string, err error) {
+	w := &walker{rules: r, host: h}
+	p := packet{protocol: c.Protocol, src: c.Client.Addr, dst: c.To, weight: 1}
+	if ends, err = w.route(c.Client.Kind, p); err != nil {
+		return nil, nil, fmt.Errorf("walk %v to %v: %w", c.Client, c.To, err)
+	}
+	return ends, w.met, nil
+}
+
+// becomes is the verdict on a packet that came to this end.
+func (e result) becomes() trace.Verdict {
+	switch {
+	case e.verdict == "DROP":
+		return trace.Dropped
+	case e.verdict == "REJECT":
+		return trace.Rejected
+	case e.translated:
+		return trace.Forwarded
+	}
+	return trace.Passed
+}
+
+func (w *walker) meet(chain, line string) {
+	table, _, _ := strings.Cut(chain, " ")
+	if rule := table + " " + line; !slices.Contains(w.met, rule) {
+		w.met = append(w.met, rule)
+	}
 }
 
 // route is the way of a packet through the tables that we know.
@@ -146,6 +191,7 @@ func (w *walker) chain(name string, p packet) ([]result, error) {
 			if likely == 0 {
 				continue
 			}
+			w.meet(name, r.line)
 			p.weight *= likely
 			on, ended, err := w.apply(name, r, p)
 			if err != nil {
@@ -220,18 +266,16 @@ func outcome(ends []result) (trace.Outcome, error) {
 	var o trace.Outcome
 	weights := map[netip.AddrPort]float64{}
 	for i, e := range ends {
-		one := trace.Outcome{Verdict: trace.Passed, Masquerade: e.masquerade}
+		one := trace.Outcome{Verdict: e.becomes(), Masquerade: e.masquerade}
 		if e.mark != 0 {
 			return o, fmt.Errorf("mark %#x is left on the packet", e.mark)
 		}
-		switch {
-		case e.verdict == "DROP":
-			one = trace.Outcome{Verdict: trace.Dropped}
-		case e.verdict == "REJECT":
-			one = trace.Outcome{Verdict: trace.Rejected}
-		case e.translated:
-			one.Verdict = trace.Forwarded
+		switch one.Verdict {
+		case trace.Dropped, trace.Rejected:
+			one.Masquerade = false
+		case trace.Forwarded:
 			weights[e.dst] += e.weight
+		case trace.Passed:
 		}
 		if i > 0 && (one.Verdict != o.Verdict || one.Masquerade != o.Masquerade) {
 			return o, fmt.Errorf("chance decides between %v and %v", o, one)
