@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the tests, the demo and the test cluster run: what drives a kernel's forwarding, a
-# kernel that runs as a process and has IPVS, what a node needs to run containers, and the C compiler of the race detector.
+# kernel that runs as a process and has IPVS, what another one is built from that has everything, what a node needs to run
+# containers, and the C compiler of the race detector.
 # Asks for what a package brings rather than for the package itself: a machine with containerd.io of another source keeps
 # it. Does nothing, quickly, when all is there. No service that a package starts is used, so a machine without systemd
 # serves as well.
@@ -8,7 +9,7 @@ set -euo pipefail
 
 PATH=$PATH:/usr/sbin:/sbin
 
-# What must be there (a command, or a file where it holds a slash) and the package that brings it.
+# What must be there (a command, or a file, by a pattern, where it holds a slash) and the package that brings it.
 wanted() {
 	cat <<-'END'
 		iptables-restore             iptables
@@ -29,6 +30,12 @@ wanted() {
 		openssl                      openssl
 		/etc/ssl/certs               ca-certificates
 		git                          git
+		/usr/src/linux-source-*.tar.xz linux-source
+		make                         make
+		flex                         flex
+		bison                        bison
+		bc                           bc
+		xz                           xz-utils
 		gcc                          gcc
 		/usr/include/stdlib.h        libc6-dev
 	END
@@ -37,7 +44,7 @@ wanted() {
 missing=()
 while read -r what package; do
 	if [[ $what == /* ]]; then
-		[[ -e $what ]] && continue
+		compgen -G "$what" >/dev/null && continue
 	else
 		command -v "$what" >/dev/null && continue
 	fi

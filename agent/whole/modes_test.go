@@ -27,12 +27,27 @@ func TestIPVS(t *testing.T) {
 	}
 	t.Run("modes", testModesOfIPVS)
 	t.Run("audit", testAudit)
+	t.Run("UDP", testUDP)
+	t.Run("ask", func(t *testing.T) { testAsk(t, "ipvs", "legacy") })
 	t.Run("kube-proxy", testKubeProxyIPVS)
 	t.Run("kill", func(t *testing.T) { testKill(t, 50) })
 }
 
-// legacy is the flavour of iptables that the kernel with IPVS has: no nf_tables for IPv4 and IPv6, so that nftables mode
-// cannot be tested there.
+// TestAllModes makes the changes that no other test makes, in a kernel that has all modes: between nftables and IPVS, whose
+// iptables is of the nft flavour here.
+func TestAllModes(t *testing.T) {
+	if !uml.EnterBuilt(t) {
+		return
+	}
+	b := newBed(t)
+	agent := b.changes(t, []string{"nftables", "ipvs", "auto"}, nil)
+	if mode, err := b.get("/proxyMode"); err != nil || mode != "nftables" {
+		t.Errorf("auto chose %q, error %v", mode, err)
+	}
+	b.clean(t, agent)
+}
+
+// legacy is the flavour of iptables that Debian's kernel with IPVS has: no nf_tables for IPv4 and IPv6.
 func legacy() []string { return []string{"--iptables-flavor", "legacy"} }
 
 func testModesOfIPVS(t *testing.T) {
@@ -148,10 +163,8 @@ func (b *bed) left(t *testing.T, of, to string) string {
 		find("nft list tables", "fairlead")
 	case of == "iptables" && to == "ipvs":
 	default:
-		for _, save := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
-			if of != "ipvs" || strings.Contains(save, "legacy") { // the kernel with IPVS has no other flavour
-				find(save, chains)
-			}
+		for _, save := range b.savers() {
+			find(save, chains)
 		}
 	}
 	if of == "ipvs" {
@@ -161,6 +174,15 @@ func (b *bed) left(t *testing.T, of, to string) string {
 		find("ip -6 route show table local proto 70", "local")
 	}
 	return left.String()
+}
+
+// savers are the commands that print rules, of the flavours that the kernel has.
+func (b *bed) savers() []string {
+	list := []string{"iptables-legacy-save", "ip6tables-legacy-save"}
+	if b.Node.Do(exec.Command("iptables-nft-save").Run) == nil {
+		list = append(list, "iptables-nft-save", "ip6tables-nft-save")
+	}
+	return list
 }
 
 // clean stops the agent and runs the command cleanup, and finds nothing afterwards.

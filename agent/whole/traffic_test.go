@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/agent/dataplane/lab"
 	"github.com/fairlead/fairlead/agent/dataplane/trace"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
@@ -170,4 +171,42 @@ func (b *bed) once(c call) error {
 		return fmt.Errorf("%v to %v: %w", c.client.Addr, c.to, err)
 	}
 	return nil
+}
+
+// testUDP holds that a flow of UDP goes to another endpoint when its own leaves, in IPVS mode: the kernel's tables of
+// connections, that of IPVS and that of translations, both let go of it.
+func testUDP(t *testing.T) {
+	b := newBed(t)
+	served := func(f fwd.Family, endpoint string) (*fwd.Table, netip.AddrPort) {
+		text := "service default/dns:/UDP/IPv4 cluster-ip=10.96.0.53 load-balancer-ips=203.0.113.53 port=53 usable\n  common " + endpoint + "\n"
+		return parse(t, facts+trace.InFamily(text, f)), netip.MustParseAddrPort(trace.InFamily(endpoint, f))
+	}
+	agent := b.start(t, "ipvs", legacy()...)
+	for _, f := range fwd.Families() {
+		before, one := served(f, "10.244.2.6:5353")
+		after, two := served(f, "10.244.1.5:5353")
+		b.talk(t, before)
+		b.talk(t, after)
+		b.follow(t, agent, before)
+		var flows []*lab.Conversation
+		for kind, to := range map[trace.Kind]string{trace.Pod: "10.96.0.53:53", trace.Node: "10.96.0.53:53", trace.External: "203.0.113.53:53"} {
+			c, err := b.Begin(trace.Client{Kind: kind, Addr: trace.Plan(f).Clients[kind]}, fwd.UDP, netip.MustParseAddrPort(trace.InFamily(to, f)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			if at, err := c.Ask(); err != nil || at != one {
+				t.Fatalf("from %v to %s: %v answers, error %v", kind, to, at, err)
+			}
+			flows = append(flows, c)
+		}
+		b.follow(t, agent, after)
+		for _, c := range flows {
+			until(t, time.Minute, "a flow follows its Service", func() bool {
+				at, err := c.Ask()
+				return err == nil && at == two
+			})
+		}
+	}
+	b.clean(t, agent)
 }

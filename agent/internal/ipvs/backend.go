@@ -20,6 +20,8 @@ import (
 type Backend struct {
 	config Config
 	kernel *kernel
+	// reader is for audits, which read while the other one writes.
+	reader *kernel
 	// other programs external traffic under Local policies; reduced is its table.
 	other   dataplane.Interface
 	flavor  iptables.Flavor
@@ -36,7 +38,9 @@ type Backend struct {
 	rules map[fwd.Family]writtenRules
 	// draining are virtual servers with real servers that wait for the end of their connections.
 	draining map[object]bool
-	swept    bool
+	// written is what was written since the audit on its way began; nil where there is none.
+	written *written
+	swept   bool
 }
 
 // writtenRules are rules as planned and as iptables-save prints them, which depends on its version.
@@ -44,9 +48,9 @@ type writtenRules struct{ planned, printed rules }
 
 var _ dataplane.Interface = (*Backend)(nil)
 
-// New opens the calling thread's network namespace. It changes nothing, but that it loads the module ip_vs if it can; IPv6
-// is left out where the kernel has none. It fails with a Config that Validate refuses, with ErrNoIPVS, and with
-// iptables.ErrNoIptables.
+// New opens the calling thread's network namespace. It loads the module ip_vs if it can, and leaves nothing of what it
+// tries out; IPv6 is left out where the kernel has none. It fails with a Config that Validate refuses, with ErrNoIPVS, and
+// with iptables.ErrNoIptables.
 func New(ctx context.Context, c Config) (*Backend, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -57,7 +61,7 @@ func New(ctx context.Context, c Config) (*Backend, error) {
 	if c.Rules.Families = usable(c.families(), addressList); len(c.Rules.Families) == 0 {
 		return nil, errors.New("families: the kernel has no IPv6: add IPv4")
 	}
-	k, err := openKernel(ctx)
+	k, err := openKernel(ctx, c.ProcSys)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +70,25 @@ func New(ctx context.Context, c Config) (*Backend, error) {
 		k.close()
 		return nil, fmt.Errorf("open iptables for local policies: %w", err)
 	}
+	if err := k.probe(ctx, c, other.Flavor()); err != nil {
+		k.close()
+		return nil, err
+	}
+	reader, err := openKernel(ctx, c.ProcSys)
+	if err != nil {
+		k.close()
+		return nil, err
+	}
 	return &Backend{
-		config: c, kernel: k, other: other, flavor: other.Flavor(), rules: map[fwd.Family]writtenRules{}, draining: map[object]bool{},
+		config: c, kernel: k, reader: reader, other: other, flavor: other.Flavor(), rules: map[fwd.Family]writtenRules{}, draining: map[object]bool{},
 	}, nil
 }
 
 // Close lets go of the sockets; what is programmed stays.
-func (b *Backend) Close() { b.kernel.close() }
+func (b *Backend) Close() {
+	b.kernel.close()
+	b.reader.close()
+}
 
 // Name implements dataplane.Interface.
 func (b *Backend) Name() string { return "ipvs" }
@@ -87,7 +103,7 @@ func (b *Backend) Sync(ctx context.Context, _, now *fwd.Table, delta dataplane.D
 			report.Notices = b.notices(now, delta)
 			return report, nil
 		}
-		b.layout, b.has = nil, nil
+		b.layout, b.has, b.written = nil, nil, nil
 		var lacks noScheduler
 		if !errors.As(err, &lacks) || lacks.name == b.config.Scheduler {
 			return report, err
@@ -100,14 +116,16 @@ func (b *Backend) Sync(ctx context.Context, _, now *fwd.Table, delta dataplane.D
 }
 
 func (b *Backend) sync(ctx context.Context, now *fwd.Table, delta dataplane.Delta) (writes int, err error) {
-	delta.All = delta.All || b.has == nil
+	if delta.All = delta.All || b.has == nil; delta.All {
+		b.written = nil
+	}
 	var snap *snapshot
 	var touched map[object]bool
 	var todo steps
 	for _, step := range []func() (int, error){
 		func() (n int, err error) {
 			if delta.All {
-				snap, n, err = b.load()
+				snap, n, err = b.load(ctx)
 			}
 			return n, err
 		},
@@ -137,7 +155,7 @@ func (b *Backend) sync(ctx context.Context, now *fwd.Table, delta dataplane.Delt
 }
 
 // load looks at the kernel, and makes what everything else needs: parameters and sets.
-func (b *Backend) load() (*snapshot, int, error) {
+func (b *Backend) load(ctx context.Context) (*snapshot, int, error) {
 	writes, err := b.kernel.adjust(settingsOf(b.config, kernelDelaysReuse()))
 	if err != nil {
 		return nil, writes, err
@@ -147,7 +165,7 @@ func (b *Backend) load() (*snapshot, int, error) {
 	if err != nil {
 		return nil, writes, err
 	}
-	snap, err := b.kernel.read(b.config.families())
+	snap, err := b.kernel.read(ctx, b.config.families())
 	if err != nil {
 		return nil, writes, err
 	}
@@ -214,6 +232,7 @@ func (b *Backend) run(ops []operation) (int, error) {
 		if stays {
 			op.verb, op.weight = change, 0
 		}
+		b.note(op.object)
 		b.has.realise(op)
 	}
 	return writes, nil

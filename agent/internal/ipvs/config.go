@@ -29,6 +29,8 @@ type Config struct {
 	StrictARP bool
 	// Timeouts of idle connections, in whole seconds; 0 leaves the kernel's (15 min, 2 min, 5 min).
 	TCPTimeout, TCPFinTimeout, UDPTimeout time.Duration
+	// ProcSys is where kernel parameters are mounted so that they can be written.
+	ProcSys string
 
 	Logger *slog.Logger
 }
@@ -38,7 +40,7 @@ const MaxTimeout = 24 * 24 * time.Hour
 
 // Defaults returns a valid Config with kube-proxy's defaults.
 func Defaults() Config {
-	return Config{Rules: iptables.Defaults(), MarkBit: 13, Scheduler: "rr", Logger: slog.New(slog.DiscardHandler)}
+	return Config{Rules: iptables.Defaults(), MarkBit: 13, Scheduler: "rr", ProcSys: "/proc/sys", Logger: slog.New(slog.DiscardHandler)}
 }
 
 // Schedulers are the names that Linux knows (6.1; ip_vs_*.ko), sorted. A kernel may have been built without some.

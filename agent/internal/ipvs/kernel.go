@@ -53,16 +53,21 @@ type kernel struct {
 	links   *netlink.Handle
 	// loopback is the index of the device that local routes name.
 	loopback int
+	// procSys is the folder of kernel parameters.
+	procSys string
 	// around runs each change: a seam for tests, which let some fail.
 	around func(change func() error) error
 }
 
 // openKernel fails with ErrNoIPVS. It loads the module if it can.
-func openKernel(ctx context.Context) (*kernel, error) {
+func openKernel(ctx context.Context, procSys string) (*kernel, error) {
 	if err := probe(ctx, serverList); err != nil {
 		return nil, err
 	}
-	k, err := openLinks()
+	k, err := openLinks(procSys)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, lacks("netfilter over netlink", "nfnetlink")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +82,12 @@ func openKernel(ctx context.Context) (*kernel, error) {
 }
 
 // openLinks opens what every kernel has: no IPVS yet.
-func openLinks() (*kernel, error) {
+func openLinks(procSys string) (*kernel, error) {
 	links, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	k := &kernel{links: links, around: func(change func() error) error { return change() }}
+	k := &kernel{links: links, procSys: procSys, around: func(change func() error) error { return change() }}
 	lo, err := links.LinkByName("lo")
 	if err != nil {
 		k.close()

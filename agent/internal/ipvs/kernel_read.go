@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -23,11 +24,14 @@ type snapshot struct {
 	local []netip.Addr
 }
 
-// read reads the kernel's state of some families.
-func (k *kernel) read(families []fwd.Family) (*snapshot, error) {
+// read reads the kernel's state of some families. It returns soon after ctx ends.
+func (k *kernel) read(ctx context.Context, families []fwd.Family) (*snapshot, error) {
 	s := &snapshot{has: state{}}
 	for _, f := range families {
 		for _, of := range setKinds() {
+			if err := ctx.Err(); err != nil {
+				return nil, err //nolint:wrapcheck // the caller's own
+			}
 			if err := k.readSet(s, of, f); err != nil {
 				return nil, err
 			}
@@ -41,7 +45,7 @@ func (k *kernel) read(families []fwd.Family) (*snapshot, error) {
 	}
 	slices.SortFunc(s.local, netip.Addr.Compare)
 	s.local = slices.Compact(s.local)
-	return s, k.readServers(s, families)
+	return s, k.readServers(ctx, s, families)
 }
 
 func (k *kernel) readSet(s *snapshot, of kind, f fwd.Family) error {
@@ -110,9 +114,21 @@ func protocolOf(number uint8) fwd.Protocol {
 	return 0
 }
 
+// settled lists again while others change what is listed, a few times: then it takes the list as it is.
+func settled[T any](list func() ([]T, error)) (all []T, err error) {
+	for range 5 {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
 func (k *kernel) readRoutes(s *snapshot, f fwd.Family) error {
 	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: routeProtocol}
-	routes, err := k.links.RouteListFiltered(int(addressFamily(f)), filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+	routes, err := settled(func() ([]netlink.Route, error) {
+		return k.links.RouteListFiltered(int(addressFamily(f)), filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+	})
 	if err != nil {
 		return fmt.Errorf("read %v routes: %w", f, err)
 	}
@@ -129,7 +145,7 @@ func (k *kernel) readRoutes(s *snapshot, f fwd.Family) error {
 }
 
 func (k *kernel) readAddresses(s *snapshot, f fwd.Family) error {
-	addrs, err := k.links.AddrList(nil, int(addressFamily(f)))
+	addrs, err := settled(func() ([]netlink.Addr, error) { return k.links.AddrList(nil, int(addressFamily(f))) })
 	if err != nil {
 		return fmt.Errorf("read %v addresses: %w", f, err)
 	}
@@ -141,7 +157,8 @@ func (k *kernel) readAddresses(s *snapshot, f fwd.Family) error {
 	return nil
 }
 
-func (k *kernel) readServers(s *snapshot, families []fwd.Family) error {
+// readServers leaves out what goes while it reads.
+func (k *kernel) readServers(ctx context.Context, s *snapshot, families []fwd.Family) error {
 	if k.servers == nil {
 		return nil
 	}
@@ -159,7 +176,12 @@ func (k *kernel) readServers(s *snapshot, families []fwd.Family) error {
 		if v.Flags&persistent != 0 {
 			h.affinity = v.Timeout
 		}
-		if h.weights, err = k.readWeights(v); err != nil {
+		if err := ctx.Err(); err != nil {
+			return err //nolint:wrapcheck // the caller's own
+		}
+		if h.weights, err = k.readWeights(v); errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
+			continue
+		} else if err != nil {
 			return err
 		}
 		s.has[object{kind: server, protocol: protocol, addr: at}] = h

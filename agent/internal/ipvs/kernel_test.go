@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/agent/dataplane/conformance"
@@ -28,14 +29,16 @@ func TestKernel(t *testing.T) {
 	})
 	t.Run("packets", testPackets)
 	t.Run("graceful", testGraceful)
-	t.Run("cost", testCost)
-	t.Run("places", testPlaces)
+	t.Run("same port", testSamePort)
+	t.Run("shared port", testSharedPort)
+	t.Run("work", testWork)
 	t.Run("document", testDocument)
 	t.Run("retire", testRetire)
 	t.Run("schedulers", testSchedulers)
 	t.Run("missing scheduler", testMissingScheduler)
 	t.Run("ownership", testOwnership)
 	t.Run("addresses", testAddresses)
+	t.Run("timeouts", testTimeouts)
 }
 
 // node is a network namespace with a backend, whose changes can be made to fail.
@@ -44,19 +47,19 @@ type node struct {
 	fault *fault
 }
 
-func newNode(t *testing.T) *node {
-	t.Helper()
+func newNode(tb testing.TB) *node {
+	tb.Helper()
 	ns, err := lab.NewNamespace()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(ns.Close)
+	tb.Cleanup(ns.Close)
 	n := &node{ns, &fault{}}
-	n.must(t, "ip link add d0 type dummy")
-	n.must(t, "ip link set d0 addrgenmode none")
-	n.must(t, "ip link set d0 up")
-	n.must(t, "ip addr add 192.0.2.11/24 dev d0")
-	n.must(t, "ip addr add 2001:db8::11/64 dev d0 nodad")
+	n.must(tb, "ip link add d0 type dummy")
+	n.must(tb, "ip link set d0 addrgenmode none")
+	n.must(tb, "ip link set d0 up")
+	n.must(tb, "ip addr add 192.0.2.11/24 dev d0")
+	n.must(tb, "ip addr add 2001:db8::11/64 dev d0 nodad")
 	return n
 }
 
@@ -71,11 +74,11 @@ func (n *node) shell(line string) (out string, err error) {
 	return out, err
 }
 
-func (n *node) must(t *testing.T, line string) string {
-	t.Helper()
+func (n *node) must(tb testing.TB, line string) string {
+	tb.Helper()
 	out, err := n.shell(line)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }
@@ -141,18 +144,18 @@ func (n *node) config() Config {
 }
 
 // open makes a backend that works in the namespace.
-func (n *node) open(t *testing.T, c Config) dataplane.Interface {
-	t.Helper()
+func (n *node) open(tb testing.TB, c Config) dataplane.Interface {
+	tb.Helper()
 	var b *Backend
 	err := n.Do(func() (err error) {
 		b, err = New(context.Background(), c)
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	b.kernel.around = n.fault.around
-	t.Cleanup(b.Close)
+	tb.Cleanup(b.Close)
 	return n.Inside(b)
 }
 
@@ -214,21 +217,21 @@ func (f *fault) around(change func() error) error {
 	return errFault
 }
 
-func parseTable(t *testing.T, text string) *fwd.Table {
-	t.Helper()
+func parseTable(tb testing.TB, text string) *fwd.Table {
+	tb.Helper()
 	table, err := fwd.ParseText(strings.NewReader(text))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return table
 }
 
 // sync brings the kernel to a table from wherever it is.
-func sync(t *testing.T, d dataplane.Interface, now *fwd.Table) dataplane.Report {
-	t.Helper()
+func sync(tb testing.TB, d dataplane.Interface, now *fwd.Table) dataplane.Report {
+	tb.Helper()
 	r, err := d.Sync(context.Background(), &fwd.Table{}, now, dataplane.Delta{All: true})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return r
 }
@@ -296,11 +299,28 @@ service default/web:/TCP/IPv4 cluster-ip=10.96.0.10 load-balancer-ips=203.0.113.
 		t.Errorf("routes:\n%s", ours)
 	}
 	n.must(t, "ip addr add 192.0.2.12/24 dev d0")
-	if ds, err := d.Audit(t.Context()); err != nil || len(ds) != 1 {
+	if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) != 1 {
 		t.Errorf("audit after a new address: %v, error %v", ds, err)
 	}
 	sync(t, d, table)
 	if got := n.must(t, "ipvsadm -Sn"); !strings.Contains(got, "-A -t 192.0.2.12:30080 -s rr") {
 		t.Errorf("no node port at the new address:\n%s", got)
+	}
+}
+
+// testTimeouts holds that the kernel gets the configured idle times, and keeps those that are not configured.
+func testTimeouts(t *testing.T) {
+	n := newNode(t)
+	said := func() string { return strings.TrimSpace(n.must(t, "ipvsadm -L --timeout")) }
+	table := parseTable(t, web("", "10.244.1.5:8080"))
+	sync(t, n.open(t, n.config()), table)
+	if got, want := said(), "Timeout (tcp tcpfin udp): 900 120 300"; got != want {
+		t.Errorf("%s, want the kernel's own: %s", got, want)
+	}
+	c := n.config()
+	c.TCPTimeout, c.UDPTimeout = 20*time.Minute, 7*time.Second
+	sync(t, n.open(t, c), table)
+	if got, want := said(), "Timeout (tcp tcpfin udp): 1200 120 7"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

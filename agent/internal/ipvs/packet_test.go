@@ -8,7 +8,6 @@ import (
 	"github.com/fairlead/fairlead/agent/dataplane/lab"
 	"github.com/fairlead/fairlead/agent/dataplane/trace"
 	"github.com/fairlead/fairlead/agent/internal/iptables"
-	"github.com/fairlead/fairlead/proto/fwd"
 )
 
 func configFor(o trace.Options) Config {
@@ -47,9 +46,7 @@ func sendAll(t *testing.T, l *lab.Lab, file trace.File) {
 	sync(t, d, file.Table)
 	var wg stdsync.WaitGroup
 	for _, c := range file.Cases {
-		if c.Protocol != fwd.SCTP { // the lab has no SCTP servers
-			wg.Go(func() { send(t, l, file, c) })
-		}
+		wg.Go(func() { send(t, l, file, c) })
 	}
 	wg.Wait()
 	if t.Failed() {

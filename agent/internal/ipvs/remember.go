@@ -94,7 +94,7 @@ func (k *kernel) adjust(list []setting) (writes int, err error) {
 
 // set writes one parameter, unless it has the value or the kernel lacks it.
 func (k *kernel) set(s setting, before map[string]string) (changed bool, err error) {
-	now, there, err := readSetting(s.name)
+	now, there, err := k.readSetting(s.name)
 	if err != nil || !there || now == s.value {
 		return false, err
 	}
@@ -103,17 +103,17 @@ func (k *kernel) set(s setting, before map[string]string) (changed bool, err err
 			return false, err
 		}
 	}
-	return true, k.around(func() error { return writeSetting(s) })
+	return true, k.around(func() error { return k.writeSetting(s) })
 }
 
 // giveBack restores a former value, unless somebody else has changed the parameter since, and forgets it.
 func (k *kernel) giveBack(s setting) error {
-	now, there, err := readSetting(s.name)
+	now, there, err := k.readSetting(s.name)
 	if err != nil {
 		return err
 	}
 	if there && slices.Contains(everySetting(), setting{s.name, now}) {
-		if err := k.around(func() error { return writeSetting(s) }); err != nil {
+		if err := k.around(func() error { return k.writeSetting(s) }); err != nil {
 			return err
 		}
 	}

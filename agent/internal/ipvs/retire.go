@@ -18,17 +18,19 @@ import (
 // so that no new connection comes this way. A virtual server with connections stays for them, without weight; Retire returns
 // how many do, and has to be called again until none does. Flows of UDP know no end and are not waited for. What
 // internal/iptables programmed for this mode stays, since that may be the other mode. No module is loaded: what is not
-// there has left nothing.
-func Retire(ctx context.Context) (waiting int, err error) { return takeAway(ctx, true) }
+// there has left nothing. procSys is the folder of kernel parameters, as in Config.
+func Retire(ctx context.Context, procSys string) (waiting int, err error) {
+	return takeAway(ctx, procSys, true)
+}
 
 // Remove takes it away at once. Connections through IPVS end.
-func Remove(ctx context.Context) error {
-	_, err := takeAway(ctx, false)
+func Remove(ctx context.Context, procSys string) error {
+	_, err := takeAway(ctx, procSys, false)
 	return err
 }
 
-func takeAway(ctx context.Context, wait bool) (waiting int, err error) {
-	k, err := openLinks()
+func takeAway(ctx context.Context, procSys string, wait bool) (waiting int, err error) {
+	k, err := openLinks(procSys)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return 0, nil // no netfilter over netlink, no sets
 	}
@@ -53,8 +55,11 @@ func (k *kernel) takeAway(ctx context.Context, families []fwd.Family, wait bool)
 	if err != nil {
 		return 0, err
 	}
-	snap, err := k.read(families)
+	snap, err := k.read(ctx, families)
 	if err != nil {
+		return 0, fmt.Errorf("clean up: %w", err)
+	}
+	if err := k.removeProbed(families); err != nil {
 		return 0, fmt.Errorf("clean up: %w", err)
 	}
 	if before == nil && len(snap.missingSets) == len(setKinds())*len(families) {

@@ -70,7 +70,7 @@ func testRetire(t *testing.T) {
 func (b *bed) retire(t *testing.T) (waiting int) {
 	t.Helper()
 	if err := b.node.Do(func() (err error) {
-		waiting, err = Retire(t.Context())
+		waiting, err = Retire(t.Context(), Defaults().ProcSys)
 		return err
 	}); err != nil {
 		t.Fatal(err)

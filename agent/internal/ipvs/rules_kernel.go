@@ -158,15 +158,23 @@ func (p programs) write(ctx context.Context, has listing, want rules) error {
 	if len(input) == 0 {
 		return nil
 	}
+	return p.feed(ctx, input)
+}
+
+// feed gives the kernel chains and rules, each table in one transaction; what they do not name stays.
+func (p programs) feed(ctx context.Context, input []byte) error {
 	_, err := run(ctx, input, p.restore, "--noflush", "--wait", strconv.Itoa(lockSeconds))
 	return err
 }
+
+// tablesInUse lists the tables that have chains of ours, in the order in which they are written.
+func tablesInUse() []string { return []string{"filter", "mangle", "nat"} }
 
 // restoreInput is what brings a kernel from a listing to the rules wanted; what it does not name stays. Without any rules
 // wanted, nothing of ours stays.
 func restoreInput(has listing, want rules) []byte {
 	var b bytes.Buffer
-	for _, table := range []string{"filter", "mangle", "nat"} {
+	for _, table := range tablesInUse() {
 		var names, rules, jumps, removals bytes.Buffer
 		for _, k := range chainsIn(table, want) {
 			fmt.Fprintf(&names, ":%s - [0:0]\n", k.name)

@@ -40,8 +40,8 @@ func settingsOf(c Config, connReuse bool) []setting {
 // everySetting is all that any Config may ask for.
 func everySetting() []setting { return settingsOf(Config{StrictARP: true}, true) }
 
-func readSetting(name string) (value string, there bool, err error) {
-	text, err := os.ReadFile(filepath.Join("/proc/sys", name))
+func (k *kernel) readSetting(name string) (value string, there bool, err error) {
+	text, err := os.ReadFile(filepath.Join(k.procSys, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false, nil
 	}
@@ -51,8 +51,8 @@ func readSetting(name string) (value string, there bool, err error) {
 	return strings.TrimSpace(string(text)), true, nil
 }
 
-func writeSetting(s setting) error {
-	if err := os.WriteFile(filepath.Join("/proc/sys", s.name), []byte(s.value), 0o600); err != nil {
+func (k *kernel) writeSetting(s setting) error {
+	if err := os.WriteFile(filepath.Join(k.procSys, s.name), []byte(s.value), 0o600); err != nil {
 		return fmt.Errorf("set sysctl %s to %s: %w", s.name, s.value, err)
 	}
 	return nil

@@ -113,7 +113,7 @@ func testGraceful(t *testing.T) {
 	b.wantWeight(t, one, "1")
 	table, _ = step(t, restarted, table, web("", two))
 	b.wantWeight(t, one, "0")
-	if ds, err := restarted.Audit(context.Background()); err != nil || len(ds) != 0 {
+	if ds, err := dataplane.Compare(context.Background(), restarted); err != nil || len(ds) != 0 {
 		t.Errorf("audit: %v, error %v", ds, err)
 	}
 	old.Abort() // the kernel forgets it after 10 s
@@ -183,7 +183,7 @@ func testMissingScheduler(t *testing.T) {
 			t.Errorf("%s: virtual servers:\n%s", scheduler, got)
 		}
 	}
-	if ds, err := d.Audit(t.Context()); err != nil || len(ds) != 0 {
+	if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) != 0 {
 		t.Errorf("audit: %v, error %v", ds, err)
 	}
 }
