@@ -250,7 +250,7 @@ func aroundReboot(t *testing.T, state, bootID string) {
 	c.stop()
 	started := time.Now()
 	startAgent(t, cfg)
-	eventually(t, 10*time.Second, "the Service answers", func() bool { return len(greetings(t, 1)) == 1 })
+	eventually(t, 30*time.Second, "the Service answers", func() bool { return len(greetings(t, 1)) == 1 })
 	t.Logf("the Service answers %v after the agent's start", time.Since(started))
 	if seen := greetings(t, 40); len(seen) != 1 || seen[remote] == 0 {
 		t.Errorf("%v answer", seen)
@@ -274,7 +274,7 @@ func greetings(t *testing.T, n int) map[string]int {
 	t.Helper()
 	seen := map[string]int{}
 	for range n {
-		conn, err := net.DialTimeout("tcp", "10.96.0.10:80", 200*time.Millisecond)
+		conn, err := net.DialTimeout("tcp", "10.96.0.10:80", time.Second)
 		if err != nil {
 			continue
 		}

@@ -8,10 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/fairlead/fairlead/agent/internal/bootstrap"
+	"github.com/fairlead/fairlead/agent/internal/checkpoint"
+	"github.com/fairlead/fairlead/agent/internal/hostinfo"
 	"github.com/fairlead/fairlead/agent/internal/kubeproxy"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
@@ -29,6 +33,11 @@ Usage:
   fairlead-agent [flags]                    run the agent
   fairlead-agent plan -f FILE [flags]       print what would be programmed for a table, without touching a kernel
   fairlead-agent cleanup [flags]            remove all that the agent has ever programmed on this host
+  fairlead-agent table                      print the table that the agent on this node holds
+  fairlead-agent diff                       compare the kernel with that table
+  fairlead-agent explain --from A --to B    say what becomes of a packet here, and why
+  fairlead-agent loglevel [LEVEL]           print or change the log level of the agent on this node
+  fairlead-agent profile NAME               write a profile of the agent on this node
   fairlead-agent version                    print the version
 
 Every flag can also be a field of the YAML file that --config names, without dashes in front; a flag goes before the file.
@@ -36,14 +45,21 @@ Every flag can also be a field of the YAML file that --config names, without das
 Flags:
 `
 
-// Run runs a command line and returns the exit code: 0, or 1 after a failure, of which it writes one line per fault.
+// Run runs a command line and returns the exit code: 0, or 1 after a failure, of which it writes one line per fault. The command
+// diff has exit codes of its own.
 func (c Command) Run(ctx context.Context, args []string) int {
 	err := c.run(ctx, args)
 	if err == nil || errors.Is(err, pflag.ErrHelp) {
 		return 0
 	}
+	if errors.Is(err, errDiffers) {
+		return exitDiffers
+	}
 	for line := range strings.Lines(err.Error()) {
 		fmt.Fprintf(c.Stderr, "fairlead-agent: %s\n", strings.TrimSpace(line))
+	}
+	if coded := (exitError{}); errors.As(err, &coded) {
+		return coded.code
 	}
 	return 1
 }
@@ -55,12 +71,13 @@ func (c Command) run(ctx context.Context, args []string) error {
 			args = rest
 		case "plan":
 			return c.plan(rest)
-		case "cleanup":
-			return c.cleanup(ctx, rest)
 		case "version":
 			return c.version(rest)
 		default:
-			return fmt.Errorf("unknown command %q: want run, plan, cleanup or version", name)
+			if do, known := c.commands()[name]; known {
+				return do(ctx, rest)
+			}
+			return fmt.Errorf("unknown command %q: want run, plan, cleanup, table, diff, explain, loglevel, profile or version", name)
 		}
 	}
 	cfg, err := c.configure(args)
@@ -70,10 +87,18 @@ func (c Command) run(ctx context.Context, args []string) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
+	cfg.Level = &slog.LevelVar{}
 	if cfg.Logger, err = newLogger(c.Stderr, cfg); err != nil {
 		return err
 	}
 	return Run(ctx, cfg)
+}
+
+// commands are those that take time.
+func (c Command) commands() map[string]func(context.Context, []string) error {
+	return map[string]func(context.Context, []string) error{
+		"cleanup": c.cleanup, "table": c.table, "diff": c.diff, "explain": c.explain, "loglevel": c.loglevel, "profile": c.profile,
+	}
 }
 
 // configure reads flags and file.
@@ -178,6 +203,9 @@ func (c Command) cleanup(ctx context.Context, args []string) error {
 	cfg := Defaults()
 	fs := c.flagSet("fairlead-agent cleanup", cleanupUsage)
 	proxys := fs.Bool("kube-proxy", false, "remove what kube-proxy has left as well; stop it first")
+	after := fs.String("after-kube-proxy", "", "`IP:port` of the metrics of a kube-proxy that takes over: wait until it has programmed this node")
+	bindProcSys(fs, &cfg.ProcSys)
+	fs.StringVar(&cfg.StateDir, "state-dir", cfg.StateDir, "`folder` of the agent, of which nothing is kept. It says what sysctls were before; a kube-proxy that takes over keeps those that are")
 	fs.StringVar(&cfg.LogLevel, "log-level", cfg.LogLevel, "least `level` that is logged: "+strings.Join(levelNames(), ", "))
 	if err := parse(fs, args); err != nil {
 		return err
@@ -189,7 +217,18 @@ func (c Command) cleanup(ctx context.Context, args []string) error {
 	if err := checkPrivileges(); err != nil {
 		return err
 	}
-	err = cleanAll(ctx, hostFacts{logger: logger})
+	if *after != "" {
+		if err := awaitKubeProxy(ctx, *after, logger); err != nil {
+			return fmt.Errorf("cleanup: %w", err)
+		}
+	}
+	err = cleanAll(ctx, hostFacts{procSys: cfg.ProcSys, logger: logger})
+	if *after == "" {
+		err = errors.Join(err, giveBackFormer(cfg.StateDir, hostinfo.ProcSys{Root: cfg.ProcSys}))
+	}
+	if cfg.StateDir != "" {
+		err = errors.Join(err, checkpoint.Forget(cfg.StateDir), bootstrap.Forget(cfg.StateDir))
+	}
 	if *proxys {
 		err = errors.Join(err, kubeproxy.Remove(ctx))
 	}
@@ -229,15 +268,28 @@ func parse(fs *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// newLogger returns the logger that a Config asks for.
+// newLogger returns the logger that a Config asks for. Its level is the Config's Level, if it has one, set to LogLevel.
 func newLogger(w io.Writer, cfg Config) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want %s", cfg.LogLevel, strings.Join(levelNames(), ", "))
+	level, err := parseLevel(cfg.LogLevel)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level %w", err)
 	}
-	options := &slog.HandlerOptions{Level: level}
+	if cfg.Level == nil {
+		cfg.Level = &slog.LevelVar{}
+	}
+	cfg.Level.Set(level)
+	options := &slog.HandlerOptions{Level: cfg.Level}
 	if cfg.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
 	return slog.New(slog.NewTextHandler(w, options)), nil
+}
+
+// parseLevel reads one of levelNames.
+func parseLevel(name string) (slog.Level, error) {
+	var level slog.Level
+	if !slices.Contains(levelNames(), name) || level.UnmarshalText([]byte(name)) != nil {
+		return 0, fmt.Errorf("%q: want %s", name, strings.Join(levelNames(), ", "))
+	}
+	return level, nil
 }

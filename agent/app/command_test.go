@@ -27,7 +27,7 @@ func TestBadCommandLines(t *testing.T) {
 	for args, want := range map[string]string{
 		good + "--bogus":                 "unknown flag: --bogus",
 		good + "start":                   `unexpected argument "start"`,
-		"start":                          `unknown command "start": want run, plan, cleanup or version`,
+		"start":                          `unknown command "start": want run, plan, cleanup, table`,
 		good + "--controller=":           "--controller: is missing",
 		good + "--controller=host":       `--controller "host": want HOST:PORT`,
 		good + "--controller=:1":         `--controller ":1": want HOST:PORT`,

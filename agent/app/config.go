@@ -39,6 +39,10 @@ type Config struct {
 	CheckpointWait time.Duration
 
 	Rules Rules
+	// ReplaceKubeProxy waits for kube-proxy to give up the addresses below, and removes what it left once ours is in place.
+	ReplaceKubeProxy bool
+	// ProcSys is where kernel parameters are mounted: below /proc itself a container has them to read only.
+	ProcSys string
 	// Dataplane, if set, is programmed instead of what Rules.Mode names, and nothing else on this host is touched: for tests
 	// and for programs that bring a dataplane of their own.
 	Dataplane dataplane.Interface
@@ -56,11 +60,14 @@ type Config struct {
 
 	// LogLevel is debug, info, warn or error; LogFormat text or json.
 	LogLevel, LogFormat string
+	// Profiling lets who has root on the node take profiles of the agent.
+	Profiling bool
 
 	// Version of this software, for people.
 	Version string
-	// Logger; nil drops everything.
+	// Logger; nil drops everything. Level, if not nil, is its level, which may be changed while the agent runs.
 	Logger *slog.Logger
+	Level  *slog.LevelVar
 	// Listening is called once with the addresses that are served; nil is fine.
 	Listening func(Addresses)
 }
@@ -73,6 +80,7 @@ func Defaults() Config {
 	return Config{
 		NodeName: defaultNodeName(os.Getenv("NODE_NAME"), os.Hostname),
 		Rules:    defaultRules(),
+		ProcSys:  "/proc/sys",
 		Trust:    defaultTrust(),
 
 		StateDir: "/var/lib/fairlead", CheckpointWait: 5 * time.Second,
@@ -115,6 +123,7 @@ func (c Config) Validate() error {
 	if c.Dataplane == nil {
 		errs = append(errs, c.Rules.validate())
 	}
+	check(filepath.IsAbs(c.ProcSys), "--proc-sys %q: want an absolute path", c.ProcSys)
 	check(bindable(c.HealthzAddress), "--healthz-bind-address %q: want IP:PORT, or nothing to serve none", c.HealthzAddress)
 	check(bindable(c.MetricsAddress), "--metrics-bind-address %q: want IP:PORT, or nothing to serve none", c.MetricsAddress)
 	check(c.HealthzAddress != c.MetricsAddress || c.HealthzAddress == "" || strings.HasSuffix(c.HealthzAddress, ":0"),

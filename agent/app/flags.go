@@ -22,6 +22,8 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&c.StateDir, "state-dir", c.StateDir, "`folder` for what a start without a controller needs: the last table, addresses and CA of controllers; nothing keeps none")
 	fs.DurationVar(&c.CheckpointWait, "checkpoint-wait", c.CheckpointWait, "how long after a start without a controller to wait before forwarding by the last table")
 	c.Rules.bind(fs)
+	fs.BoolVar(&c.ReplaceKubeProxy, "replace-kube-proxy", c.ReplaceKubeProxy, "take the place of a kube-proxy: wait until it has given up the addresses below, and once this node forwards by our rules, remove those that it left")
+	bindProcSys(fs, &c.ProcSys)
 	fs.StringVar(&c.HealthzAddress, "healthz-bind-address", c.HealthzAddress, "`IP:port` of /healthz and /livez; nothing serves none")
 	fs.StringVar(&c.MetricsAddress, "metrics-bind-address", c.MetricsAddress, "`IP:port` of /metrics and /proxyMode; nothing serves none")
 	fs.DurationVar(&c.SyncPeriod, "sync-period", c.SyncPeriod, "how often what could not be done is tried at least; a change that waits for twice as long makes the agent unhealthy")
@@ -35,8 +37,14 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&t.UDP, "conntrack-udp-timeout", t.UDP, "idle time of UDP flows without an answer; 0 leaves the kernel's")
 	fs.DurationVar(&t.UDPStream, "conntrack-udp-timeout-stream", t.UDPStream, "idle time of answered UDP flows; 0 leaves the kernel's")
 	fs.BoolVar(&t.TCPBeLiberal, "conntrack-tcp-be-liberal", t.TCPBeLiberal, "take TCP packets out of the window for valid")
-	fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least `level` that is logged: "+strings.Join(levelNames(), ", "))
+	fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least `level` that is logged: "+strings.Join(levelNames(), ", ")+"; the command loglevel changes it in a running agent")
 	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "`format` of the log: text or json")
+	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "let the command profile take profiles of the running agent, by its socket in --state-dir")
+}
+
+// bindProcSys adds the flag that both the agent and its clean-up have.
+func bindProcSys(fs *pflag.FlagSet, to *string) {
+	fs.StringVar(to, "proc-sys", *to, "`folder` of kernel parameters, for containers, whose own /proc/sys cannot be written: the host's /proc/sys/net mounted at FOLDER/net")
 }
 
 func (r *Rules) bind(fs *pflag.FlagSet) {

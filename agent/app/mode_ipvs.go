@@ -84,11 +84,12 @@ func ipvsMode() mode {
 		open: func(ctx context.Context, r Rules, h hostFacts) (dataplane.Interface, error) {
 			c := r.ipvs()
 			c.Logger, c.Rules.Logger, c.Rules.KeepInvalid = h.logger, h.logger, h.keepInvalid
+			c.ProcSys = h.procSys
 			return ipvs.New(ctx, c)
 		},
 		impossible: func(err error) bool { return errors.Is(err, ipvs.ErrNoIPVS) },
-		retire:     func(ctx context.Context, _ hostFacts) (int, error) { return ipvs.Retire(ctx) },
-		remove:     func(ctx context.Context, _ hostFacts) error { return ipvs.Remove(ctx) },
+		retire:     func(ctx context.Context, h hostFacts) (int, error) { return ipvs.Retire(ctx, h.procSys) },
+		remove:     func(ctx context.Context, h hostFacts) error { return ipvs.Remove(ctx, h.procSys) },
 		plan: func(w io.Writer, r Rules, f fwd.Family, t *fwd.Table) error {
 			return ipvs.WritePlan(w, r.ipvs(), f, t)
 		},

@@ -74,7 +74,9 @@ func (r Rules) candidates() []mode {
 type hostFacts struct {
 	// keepInvalid: packets of unknown connections are left alone.
 	keepInvalid bool
-	logger      *slog.Logger
+	// procSys is the folder of kernel parameters.
+	procSys string
+	logger  *slog.Logger
 }
 
 // selection is the mode in force.

@@ -34,6 +34,12 @@ type Rules struct {
 
 func defaultRules() Rules { return Rules{Mode: modeAuto, MasqueradeBit: 14, IPVS: defaultIPVS()} }
 
+// in returns the rules as they are in a mode.
+func (r Rules) in(mode string) Rules {
+	r.Mode = mode
+	return r
+}
+
 // detectLocal is the mode in force: without one, the cluster's ranges are used if they are given.
 func (r Rules) detectLocal() string {
 	if r.DetectLocalMode == "" && len(r.ClusterCIDRs) > 0 {

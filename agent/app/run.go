@@ -32,7 +32,11 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	sockets, err := listen(ctx, cfg)
+	sockets, err := takePorts(ctx, cfg)
+	if ctx.Err() != nil {
+		sockets.close()
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -52,14 +56,18 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	host.steps = append(host.steps, checkpoints)
-	loop, err := a.newLoop(host, taken, follower)
+	host.steps = append(host.steps, checkpoints, newPredecessor(cfg, taken))
+	door := newDoor(a, host)
+	loop, err := a.newLoop(door, taken, follower)
 	if err != nil {
 		return err
 	}
 	cfg.Logger.Info("agent starts", slog.String("agent_version", cfg.Version), slog.String("node", cfg.NodeName), slog.String("mode", mode))
 	group, ctx := errgroup.WithContext(ctx)
 	sockets.serve(ctx, group, a.probes(), a.facts(mode))
+	if socket := door.open(); socket != nil {
+		group.Go(func() error { return serveHTTP(ctx, socket, door.handler(), adminTimeout) })
+	}
 	group.Go(func() error { loop.Run(ctx); return nil })
 	group.Go(func() error { host.thrift.run(ctx); return nil })
 	group.Go(func() error { checkpoints.run(ctx); return nil })
@@ -89,10 +97,13 @@ func (a agent) newClient(mode string, w way) (*client.Client, error) {
 	})
 }
 
-func (a agent) newLoop(h host, taken *outlet, follower *client.Client) (*proxy.Loop, error) {
+func (a agent) newLoop(d door, taken *outlet, follower *client.Client) (*proxy.Loop, error) {
 	return proxy.New(proxy.Config{
-		Dataplane: h.dataplane, Source: taken, Steps: h.steps, Due: h.moved, Health: a.health,
-		Report:  func(o proxy.Outcome) { follower.Report(reportOf(o)) },
+		Dataplane: d.host.dataplane, Source: taken, Steps: d.host.steps, Due: d.host.moved, Inspect: d.inspect, Health: a.health,
+		Report: func(o proxy.Outcome) {
+			d.told.Store(&o)
+			follower.Report(reportOf(o))
+		},
 		Metrics: proxy.NewMetrics(a.metrics.registry), Logger: a.cfg.Logger,
 		AuditInterval: a.cfg.AuditInterval, SyncPeriod: a.cfg.SyncPeriod, ResyncInterval: a.cfg.ResyncInterval,
 		RetryBase: retryBase, RetryMax: retryMax,
@@ -102,8 +113,10 @@ func (a agent) newLoop(h host, taken *outlet, follower *client.Client) (*proxy.L
 // host is what an agent does in this host.
 type host struct {
 	dataplane dataplane.Interface
-	steps     []proxy.Step
-	thrift    *thrift
+	// rules are those in force.
+	rules  Rules
+	steps  []proxy.Step
+	thrift *thrift
 	// moved delivers a value when addresses of this host may have changed; nil where nobody looks.
 	moved <-chan struct{}
 	close func()
@@ -113,17 +126,17 @@ type host struct {
 func (a agent) openHost(ctx context.Context) (host, error) {
 	cfg, thrift := a.cfg, newThrift()
 	if cfg.Dataplane != nil {
-		return host{dataplane: cfg.Dataplane, thrift: thrift, close: func() {}}, nil
+		return host{dataplane: cfg.Dataplane, rules: cfg.Rules.in(cfg.Dataplane.Name()), thrift: thrift, close: func() {}}, nil
 	}
 	if err := checkPrivileges(); err != nil {
 		return host{}, err
 	}
-	sysctls := hostinfo.ProcSys{Root: "/proc/sys"}
+	sysctls := hostinfo.ProcSys{Root: cfg.ProcSys}
 	liberal, err := hostinfo.TCPBeLiberal(sysctls)
 	if err != nil {
 		return host{}, err
 	}
-	facts := hostFacts{liberal || cfg.Conntrack.TCPBeLiberal, cfg.Logger}
+	facts := hostFacts{keepInvalid: liberal || cfg.Conntrack.TCPBeLiberal, procSys: cfg.ProcSys, logger: cfg.Logger}
 	chosen, err := cfg.Rules.choose(ctx, facts, cfg.Rules.candidates())
 	if err != nil {
 		return host{}, err
@@ -132,6 +145,8 @@ func (a agent) openHost(ctx context.Context) (host, error) {
 	if err != nil {
 		return host{}, err
 	}
+	rules := cfg.Rules.in(chosen.name)
+	rules.KeepInvalid = facts.keepInvalid
 	prepare(cfg, sysctls)
 	services := healthcheck.NewServices(healthcheck.Config{
 		Forwarding: a.health.Forwarding,
@@ -144,10 +159,12 @@ func (a agent) openHost(ctx context.Context) (host, error) {
 	moved := watchAddresses(watching, cfg.Logger)
 	return host{
 		dataplane: chosen.backend,
+		rules:     rules,
 		steps: []proxy.Step{
 			&flows{addresses: hostinfo.Addresses, nodePorts: nodePorts, deleted: a.metrics.deletedFlows, clean: conntrack.Cleaner{}.Clean},
 			&checkPorts{services: services},
 			newSuccession(chosen.mode, facts),
+			newSubstitute(cfg.Rules.Mode, chosen.name),
 			thrift,
 		},
 		thrift: thrift,
@@ -165,8 +182,8 @@ func watchAddresses(ctx context.Context, logger *slog.Logger) <-chan struct{} {
 	return moved
 }
 
-// prepare sets sysctls. What cannot be set is said and no reason to stop: in a container /proc/sys may be read-only, and
-// whoever runs it may have set them.
+// prepare sets sysctls. What cannot be set is said and no reason to stop: in a container /proc/sys is read-only unless
+// --proc-sys names another place, and whoever runs it may have set them.
 func prepare(cfg Config, sysctls hostinfo.Sysctls) {
 	forwarding, err := hostinfo.Ensure(sysctls, hostinfo.Forwarding())
 	if err != nil {
@@ -175,6 +192,10 @@ func prepare(cfg Config, sysctls hostinfo.Sysctls) {
 	limits, err := cfg.Conntrack.Apply(sysctls, hostinfo.Cores())
 	if err != nil {
 		cfg.Logger.Warn("connection tracking keeps the kernel's limits", slog.Any("error", err))
+	}
+	// Forwarding itself is not given back: Pods need it, whoever serves their Services.
+	if err := rememberFormer(cfg.StateDir, limits); err != nil {
+		cfg.Logger.Warn("a clean-up will leave sysctls as they are", slog.Any("error", err))
 	}
 	for _, s := range append(forwarding, limits...) {
 		cfg.Logger.Info("sysctl set", slog.String("sysctl", s.Name), slog.String("value", s.Value))

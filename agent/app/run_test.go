@@ -39,8 +39,8 @@ func (d *tables) Sync(_ context.Context, _, now *fwd.Table, _ dataplane.Delta) (
 	return dataplane.Report{Writes: 1, Notices: []dataplane.Notice{{Namespace: "default", Name: "web", Reason: "Seen", Message: "by a test"}}}, nil
 }
 
-func (*tables) Audit(context.Context) ([]dataplane.Difference, error) { return nil, nil }
-func (*tables) Cleanup(context.Context) error                         { return nil }
+func (*tables) Audit() dataplane.Audit        { return nil }
+func (*tables) Cleanup(context.Context) error { return nil }
 
 func (d *tables) setFail(err error) {
 	d.mu.Lock()

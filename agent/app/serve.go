@@ -39,6 +39,9 @@ func listen(ctx context.Context, cfg Config) (sockets, error) {
 	return s, nil
 }
 
+// errPortInUse is an error that goes when the other one does.
+var errPortInUse = errors.New("the port is in use, by kube-proxy or another agent perhaps: stop that one, or choose another port")
+
 func bind(ctx context.Context, flag, address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
@@ -46,7 +49,7 @@ func bind(ctx context.Context, flag, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s %s: the port is in use, by kube-proxy or another agent perhaps: stop that one, or choose another port", flag, address)
+		return nil, fmt.Errorf("%s %s: %w", flag, address, errPortInUse)
 	case err != nil:
 		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
 	}
@@ -76,6 +79,8 @@ func (s sockets) addresses() Addresses {
 func (a agent) probes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", counted(a.metrics.healthz, a.health.Healthz))
+	// kube-proxy has no such path: while it still has the port, a kubelet does not take its answers for ours.
+	mux.HandleFunc("/readyz", counted(a.metrics.healthz, a.health.Healthz))
 	mux.HandleFunc("/livez", counted(a.metrics.live, a.health.Livez))
 	return mux
 }
@@ -98,14 +103,15 @@ func (s sockets) serve(ctx context.Context, group *errgroup.Group, probes, facts
 		handler  http.Handler
 	}{{s.healthz, probes}, {s.metrics, facts}} {
 		if on.listener != nil {
-			group.Go(func() error { return serveHTTP(ctx, on.listener, on.handler) })
+			group.Go(func() error { return serveHTTP(ctx, on.listener, on.handler, writeTimeout) })
 		}
 	}
 }
 
-func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
+// serveHTTP serves until ctx ends; an answer takes the longest time at most.
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, longest time.Duration) error {
 	server := &http.Server{
-		Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader,
+		Handler: h, ReadTimeout: readTimeout, WriteTimeout: longest, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what askers do wrong is theirs
 	}
 	release := context.AfterFunc(ctx, func() { _ = server.Close() })

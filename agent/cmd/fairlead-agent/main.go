@@ -1,7 +1,5 @@
 // Command fairlead-agent makes the kernel of a node forward the traffic of Kubernetes Services.
 //
-// Input is the table that a fairlead-controller streams to it; all it does is in package app.
-//
 // Input are flags, a file and the stream; output is the kernel. All of it is in package app; fairlead-agent --help explains.
 package main
 

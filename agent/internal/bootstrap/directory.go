@@ -170,8 +170,9 @@ func (d *Directory) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		if now := time.Now(); !now.Before(d.pace.next(now, d.urgency())) {
-			d.pace.asked()
-			complaints.lookup(d.ask(ctx))
+			err := d.ask(ctx)
+			d.pace.asked(errors.Is(err, errBusy))
+			complaints.lookup(err)
 		}
 		complaints.disk(d.save())
 		timer.Reset(time.Until(d.pace.next(time.Now(), d.urgency())))

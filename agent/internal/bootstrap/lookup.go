@@ -31,6 +31,9 @@ const (
 // errAnswered marks a refusal by an API server: others would say the same.
 var errAnswered = errors.New("the API server refuses")
 
+// errBusy marks a refusal of one that has too much to do.
+var errBusy = fmt.Errorf("%w: it is busy", errAnswered)
+
 // get asks one API server. Known may come besides an error, see parseConfigMap.
 func (l Lookup) get(ctx context.Context, address string) (Known, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
@@ -97,5 +100,9 @@ func (l Lookup) refusal(address string, code int) error {
 	case http.StatusNotFound:
 		why = "has no ConfigMap " + name + ": is a controller running, and is --controllers-configmap its?"
 	}
-	return fmt.Errorf("%w: %s %s", errAnswered, address, why)
+	kind := errAnswered
+	if code == http.StatusTooManyRequests || code >= http.StatusInternalServerError {
+		kind = errBusy
+	}
+	return fmt.Errorf("%w: %s %s", kind, address, why)
 }

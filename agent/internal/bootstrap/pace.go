@@ -18,19 +18,28 @@ const (
 // new CA is published before it signs anything.
 const calmInterval = 20 * time.Minute
 
+// firstWindow is the first window of an agent that knows nothing, after its first request.
+const firstWindow = time.Second
+
 // pace says when to ask: once in each window of time, at a random moment of it. Agents that fail together are thus spread
-// evenly from the first request on, which a back-off would only do after some rounds. The first request of an agent that
-// knows nothing at all is made at once, besides. It has no clock: times are given to it.
+// evenly from the first request on, which a back-off would only do after some rounds.
+//
+// An agent that knows nothing at all is one of a new cluster, whose controllers are about to start. Its first request is made
+// at once, and its windows grow from a second by doubling, so that it waits for about as long again as controllers took: on
+// average, and at most for three times as long. It has no clock: times are given to it.
 type pace struct {
 	interval time.Duration // of a window
 	jitter   func(n int64) int64
 
-	// at is when to ask next, for the urgency that it was chosen for, and window where its window begins; at is zero when
-	// nothing is chosen yet.
+	// at is when to ask next, for the urgency that it was chosen for, and window where its window of a length begins; at is
+	// zero when nothing is chosen yet.
 	at, window time.Time
+	length     time.Duration
 	chosen     urgency
 	// free is when the window that was used last is over; zero before the first request.
 	free time.Time
+	// early is the length of the next window while nothing is known, up to interval.
+	early time.Duration
 }
 
 // next returns when to ask. The answer changes when the urgency does, and after asked.
@@ -38,22 +47,37 @@ func (p *pace) next(now time.Time, u urgency) time.Time {
 	if !p.at.IsZero() && p.chosen == u {
 		return p.at
 	}
-	p.chosen, p.window = u, now
+	p.chosen, p.window, p.length = u, now, p.interval
 	if p.free.After(now) {
 		p.window = p.free
 	}
-	switch {
-	case u == blind && p.free.IsZero():
-		p.at, p.window = now, now.Add(-p.interval)
-	case u == calm:
+	switch u {
+	case calm:
 		p.at = now.Add(calmInterval/2 + p.random(calmInterval/2))
-	default:
-		p.at = p.window.Add(p.random(p.interval))
+		return p.at
+	case blind:
+		p.length = p.early
+	case urgent:
 	}
+	p.at = p.window.Add(p.random(p.length))
 	return p.at
 }
 
-// asked says that the request was made.
-func (p *pace) asked() { p.free, p.at = p.window.Add(p.interval), time.Time{} }
+// asked says that the request was made, and whether the API server was too busy for it, which ends all hurry.
+func (p *pace) asked(busy bool) {
+	p.free, p.at = p.window.Add(p.length), time.Time{}
+	switch {
+	case busy:
+		p.early = p.interval
+	case p.chosen == blind:
+		p.early = min(max(firstWindow, 2*p.early), p.interval)
+	}
+}
 
-func (p *pace) random(d time.Duration) time.Duration { return time.Duration(p.jitter(int64(d))) }
+// random returns a duration in [0, d); 0 where there is none.
+func (p *pace) random(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return time.Duration(p.jitter(int64(d)))
+}

@@ -17,7 +17,7 @@ func (p *pace) ask(from, to time.Time, u urgency) []time.Time {
 			return at
 		}
 		at = append(at, now)
-		p.asked()
+		p.asked(false)
 	}
 }
 
@@ -56,17 +56,30 @@ func TestHerd(t *testing.T) {
 	}
 }
 
-// TestUrgencies: who knows nothing asks at once, then like all others; who is fine asks within twenty minutes.
+// TestUrgencies: who knows nothing asks at once, soon, and ever less often, until it asks like all others; who is fine asks
+// within twenty minutes.
 func TestUrgencies(t *testing.T) {
 	rng, start := rand.New(rand.NewPCG(1, 2)), time.Unix(1_000_000, 0)
 	for range 100 {
 		p := pace{interval: testInterval, jitter: rng.Int64N}
-		at := p.ask(start, start.Add(2*testInterval), blind)
-		if len(at) != 3 || at[0] != start || at[1].After(start.Add(testInterval)) || at[2].Before(start.Add(testInterval)) {
+		windows := []time.Duration{0, 0, 1, 3, 7, 15, 31, 63, 63 + 64, 63 + 64 + 75, 63 + 64 + 2*75} // the ends, in seconds
+		at := p.ask(start, start.Add(windows[len(windows)-1]*time.Second-1), blind)
+		if len(at) != len(windows)-1 {
 			t.Fatalf("blind: %v", at)
 		}
-		if next := p.next(start, urgent); next.Before(start.Add(2 * testInterval)) {
+		for i, when := range at {
+			if from, to := start.Add(windows[i]*time.Second), start.Add(windows[i+1]*time.Second); when.Before(from) || when.After(to) {
+				t.Fatalf("blind: request %d at %v, want it from %v to %v", i, when.Sub(start), from.Sub(start), to.Sub(start))
+			}
+		}
+		if next := p.next(start, urgent); next.Before(start.Add(windows[len(windows)-1] * time.Second)) {
 			t.Errorf("a window is used twice, at %v", next.Sub(start))
+		}
+		p = pace{interval: testInterval, jitter: rng.Int64N}
+		p.next(start, blind)
+		p.asked(true)
+		if at := p.ask(start, start.Add(10*testInterval), blind); len(at) > 10 {
+			t.Errorf("blind, and the API server is busy: %d requests in %v", len(at), 10*testInterval)
 		}
 		p = pace{interval: testInterval, jitter: rng.Int64N}
 		last := start

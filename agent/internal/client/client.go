@@ -21,6 +21,8 @@ type Client struct {
 	cfg    Config
 	outbox outbox
 
+	// newest is the highest epoch that a controller has named.
+	newest uint64
 	// forget: what is held was found to differ or could not be continued, and is not told to the next controller.
 	forget bool
 	// failures counts the attempts in a row that no controller answered. complaint is the kind of failure that was logged
@@ -144,6 +146,21 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
+// errFenced ends a stream of a controller that does not know yet that another leader has taken over.
+var errFenced = errors.New("the controller is of an older epoch")
+
+// fence refuses an epoch that is older than one that this agent has heard of, or holds a table of.
+func (c *Client) fence(epoch uint64) error {
+	if held, ok := c.cfg.Store.Current(); ok {
+		c.newest = max(c.newest, held.Epoch)
+	}
+	if epoch < c.newest {
+		return fmt.Errorf("epoch %d after %d: %w", epoch, c.newest, errFenced)
+	}
+	c.newest = epoch
+	return nil
+}
+
 // judge counts why a stream ended and decides what to do about the table that is held.
 func (c *Client) judge(err error) error {
 	m := c.cfg.Metrics
@@ -156,6 +173,8 @@ func (c *Client) judge(err error) error {
 		c.forget = true
 	case errors.Is(err, errSilent):
 		m.lost.Inc()
+	case errors.Is(err, errFenced):
+		m.fenced.Inc()
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	connected, received                              prometheus.Gauge
 	attempts, revisions, mismatches, malformed, lost prometheus.Counter
+	fenced                                           prometheus.Counter
 }
 
 // NewMetrics returns Metrics registered at r, which must not have any of these names yet.
@@ -26,8 +27,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		malformed: counter("fairlead_malformed_messages_total",
 			"Messages that the protocol or a limit does not allow; the stream is then closed."),
 		lost: counter("fairlead_silent_streams_total", "Streams that were closed since nothing was heard for three heartbeats."),
+		fenced: counter("fairlead_older_epochs_total",
+			"Streams that were closed since their controller was behind a leader that this agent has heard of."),
 	}
-	r.MustRegister(m.connected, m.received, m.attempts, m.revisions, m.mismatches, m.malformed, m.lost)
+	r.MustRegister(m.connected, m.received, m.attempts, m.revisions, m.mismatches, m.malformed, m.lost, m.fenced)
 	return m
 }
 

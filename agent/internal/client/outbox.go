@@ -29,9 +29,10 @@ type outbox struct {
 
 	mu     sync.Mutex // guards what follows
 	report *fairleadv1.Report
-	// isOpen, epoch and sent: what a report may be about.
-	isOpen      bool
-	epoch, sent uint64
+	// isOpen, epoch, latest and sent: what a report may be about, revisions of the epochs that the stream began with and has
+	// told of last.
+	isOpen              bool
+	epoch, latest, sent uint64
 }
 
 func newOutbox() outbox { return outbox{ready: make(chan struct{}, 1)} }
@@ -40,7 +41,14 @@ func newOutbox() outbox { return outbox{ready: make(chan struct{}, 1)} }
 func (o *outbox) open(epoch uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.report, o.isOpen, o.epoch, o.sent = nil, true, epoch, 0
+	o.report, o.isOpen, o.epoch, o.latest, o.sent = nil, true, epoch, epoch, 0
+}
+
+// renew allows reports of a newer epoch, too.
+func (o *outbox) renew(epoch uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.latest = epoch
 }
 
 func (o *outbox) close() {
@@ -70,7 +78,7 @@ func (o *outbox) put(r *fairleadv1.Report) {
 func (o *outbox) replace(r *fairleadv1.Report) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.isOpen || r.GetEpoch() != o.epoch || r.GetNumber() > o.sent {
+	if !o.isOpen || r.GetEpoch() < o.epoch || r.GetEpoch() > o.latest || r.GetNumber() > o.sent {
 		return false
 	}
 	if o.report != nil {

@@ -95,6 +95,9 @@ func (s *session) welcome(w *fairleadv1.Welcome) error {
 	if interval < minHeartbeat || interval > maxHeartbeat {
 		return malformed("welcome.heartbeat_interval_ms: %v: want %v to %v", interval, minHeartbeat, maxHeartbeat)
 	}
+	if err := s.client.fence(w.GetEpoch()); err != nil {
+		return err
+	}
 	s.epoch, s.patience = w.GetEpoch(), silentBeats*interval
 	s.client.outbox.open(s.epoch)
 	s.client.welcomed(s.address, w)
@@ -157,10 +160,17 @@ func (s *session) apply(p pieces) error {
 	return nil
 }
 
-// heartbeat compares digests. Before the first revision, and between the pieces of one, it says that the stream lives.
+// heartbeat takes a new epoch and compares digests. Before the first revision, and between the pieces of one, it says that the stream lives.
 func (s *session) heartbeat(h *fairleadv1.Heartbeat) error {
 	if list := h.GetControllers(); len(list) > 0 {
 		s.client.cfg.Directory.Found(list)
+	}
+	if epoch := h.GetEpoch(); epoch != 0 {
+		if err := s.client.fence(epoch); err != nil {
+			return err
+		}
+		s.epoch = epoch
+		s.client.outbox.renew(epoch)
 	}
 	if !s.verified || s.pieces.open {
 		return nil

@@ -141,7 +141,7 @@ func TestEnsure(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "net/missing") || strings.Contains(err.Error(), "net/gone") {
 		t.Errorf("error %v: want one for net/missing alone", err)
 	}
-	if want := []Setting{{Name: "net/a", Value: "1"}, {Name: "net/z", Value: "2"}}; !reflect.DeepEqual(changed, want) {
+	if want := []Setting{{Name: "net/a", Value: "1", Former: "0"}, {Name: "net/z", Value: "2", Former: "0"}}; !reflect.DeepEqual(changed, want) {
 		t.Errorf("changed %v, want %v", changed, want)
 	}
 	if got, err := sys.Get("net/z"); err != nil || got != "2" {

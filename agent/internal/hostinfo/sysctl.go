@@ -51,6 +51,8 @@ type Setting struct {
 	Name, Value string
 	// Optional settings may be missing in the kernel.
 	Optional bool
+	// Former is the value that Ensure has found and changed.
+	Former string
 }
 
 // Ensure gives the settings their values, in order, and returns those that it changed. A setting that cannot be had does
@@ -67,6 +69,7 @@ func Ensure(s Sysctls, settings []Setting) (changed []Setting, err error) {
 		}
 		switch {
 		case err == nil:
+			want.Former = have
 			changed = append(changed, want)
 		case want.Optional && errors.Is(err, fs.ErrNotExist):
 		default:
