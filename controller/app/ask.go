@@ -64,8 +64,11 @@ const askAgain = 100 * time.Millisecond
 // await returns the status of all nodes, once they hold what their controllers knew at first, or at once if wait is 0.
 func await(ctx context.Context, servers []string, wait time.Duration) (observe.Status, error) {
 	replicas, err := statuses(ctx, servers)
-	if err != nil || wait == 0 {
-		return merged(replicas), err
+	if err != nil {
+		return observe.Status{}, err
+	}
+	if wait == 0 {
+		return observe.Merge(replicas), nil
 	}
 	wanted := make([]uint64, len(servers))
 	for i, s := range replicas {
@@ -75,7 +78,7 @@ func await(ctx context.Context, servers []string, wait time.Duration) (observe.S
 	for {
 		behind := lagging(replicas, wanted)
 		if len(behind) == 0 {
-			return merged(replicas), nil
+			return observe.Merge(replicas), nil
 		}
 		select {
 		case <-time.After(askAgain):
@@ -88,13 +91,6 @@ func await(ctx context.Context, servers []string, wait time.Duration) (observe.S
 			return observe.Status{}, err
 		}
 	}
-}
-
-func merged(replicas []observe.Status) observe.Status {
-	if len(replicas) == 0 {
-		return observe.Status{}
-	}
-	return observe.Merge(replicas)
 }
 
 // lagging returns, sorted, the nodes whose agent follows none of the controllers, or holds less than it is wanted to.
@@ -143,12 +139,26 @@ func (c Command) ask(ctx context.Context, server, what string, query url.Values)
 	return nil
 }
 
-// get asks a running controller. The error is in the controller's own words where it has any.
+// get asks a running controller without changing anything.
 func get(ctx context.Context, server, what string, query url.Values) (io.ReadCloser, error) {
-	address := url.URL{Scheme: "http", Host: server, Path: "/debug/fairlead/" + what, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	return question{method: http.MethodGet, server: server, what: what, query: query}.ask(ctx)
+}
+
+// question is one to a running controller, at server's /debug/fairlead/what.
+type question struct {
+	method, server, what string
+	query                url.Values
+	body                 string
+}
+
+// ask returns the answer. The error is in the controller's own words where it has any.
+func (q question) ask(ctx context.Context) (io.ReadCloser, error) {
+	// tcp://HOST:PORT is what a kubelet tells Pods about a Service; an IPv6 address has its brackets in there alone.
+	host := strings.TrimPrefix(q.server, "tcp://")
+	address := url.URL{Scheme: "http", Host: host, Path: "/debug/fairlead/" + q.what, RawQuery: q.query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, q.method, address.String(), strings.NewReader(q.body))
 	if err != nil {
-		return nil, fmt.Errorf("--server %q: want HOST:PORT: %w", server, err)
+		return nil, fmt.Errorf("--server %q: want HOST:PORT: %w", q.server, err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -159,5 +169,5 @@ func get(ctx context.Context, server, what string, query url.Values) (io.ReadClo
 	}
 	defer resp.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // whatever it could say
-	return nil, fmt.Errorf("the controller at %s says: %s", server, strings.TrimSpace(string(said)))
+	return nil, fmt.Errorf("the controller at %s says: %s", q.server, strings.TrimSpace(string(said)))
 }

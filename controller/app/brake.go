@@ -6,13 +6,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead/fairlead/controller/internal/brake"
 	"github.com/fairlead/fairlead/controller/internal/endpoints"
 	"github.com/fairlead/fairlead/controller/internal/kube"
-	"github.com/fairlead/fairlead/controller/internal/trust/directory"
 )
 
 // Brake says how much may go at once before a fresh list has to confirm it.
@@ -33,50 +31,57 @@ func (b Brake) validate(check func(ok bool, format string, args ...any)) {
 	check(b.Floor >= 0, "--brake-floor %d: want 0 or more", b.Floor)
 }
 
-// newBrake puts the brake in front of the pipeline.
-func newBrake(cfg Config, p *parts, next kube.Sink) (*brake.Brake, error) {
-	gauge := func(name, help string) (prometheus.Gauge, error) {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		if err := p.registry.Register(g); err != nil {
+// brakeMetrics tell what is being held.
+type brakeMetrics struct{ endpoints, services prometheus.Gauge }
+
+func newBrakeMetrics(registry prometheus.Registerer) (*brakeMetrics, error) {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &brakeMetrics{
+		endpoints: gauge("fairlead_held_endpoints", "Endpoints that stay in use until a fresh list confirms that so many are gone at once."),
+		services:  gauge("fairlead_held_services", "Deleted Services that stay in use until a fresh list confirms that so many are gone at once."),
+	}
+	for _, g := range []prometheus.Gauge{m.endpoints, m.services} {
+		if err := registry.Register(g); err != nil {
 			return nil, fmt.Errorf("register brake metrics: %w", err)
 		}
-		return g, nil
 	}
-	eps, err := gauge("fairlead_held_endpoints", "Endpoints that stay in use until a fresh list confirms that so many are gone at once.")
-	if err != nil {
-		return nil, err
-	}
-	services, err := gauge("fairlead_held_services", "Deleted Services that stay in use until a fresh list confirms that so many are gone at once.")
-	if err != nil {
-		return nil, err
-	}
-	subject := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: cfg.LeaseNamespace, Name: directory.ConfigMapName}
-	return brake.New(brake.Config{
-		Next: next, Limits: brake.Limits(cfg.Brake), Logger: cfg.Logger,
-		Fresh: p.listed,
-		Again: func(keys ...types.NamespacedName) { p.feed.Again(keys...) },
-		Held: func(e, s int) {
-			eps.Set(float64(e))
-			services.Set(float64(s))
-			if e+s > 0 {
-				p.events.Warn(subject, "MassRemovalHeld", fmt.Sprintf("%d endpoints and %d Services would have gone at once: they stay in use until a fresh list confirms it", e, s))
-			}
-		},
-	}), nil
+	return m, nil
 }
 
-// listed makes a fresh list of everything.
-func (p *parts) listed(ctx context.Context) (brake.Lookup, error) {
-	fresh, err := kube.List(ctx, p.api.lease, p.publisher != nil)
-	if err != nil {
-		return nil, err
+// held tells how much is held.
+func (p *parts) held(eps, services int) {
+	p.brakes.endpoints.Set(float64(eps))
+	p.brakes.services.Set(float64(services))
+	if eps+services > 0 {
+		p.events.Warn(p.owner.subject, "MassRemovalHeld", fmt.Sprintf("%d endpoints and %d Services would have gone at once: they stay in use until a fresh list confirms it", eps, services))
 	}
+}
+
+// newBrake puts the brake in front of a term's pipeline.
+func newBrake(cfg Config, p *parts, t *term, next kube.Sink) *brake.Brake {
+	return brake.New(brake.Config{
+		Next: next, Limits: brake.Limits(cfg.Brake), Logger: cfg.Logger, Held: p.held,
+		Fresh: func(ctx context.Context) (brake.Lookup, error) {
+			fresh, err := kube.List(ctx, p.api.lease, p.publisher != nil)
+			if err != nil {
+				return nil, err
+			}
+			return t.lookup(fresh), nil
+		},
+		Again: func(keys ...types.NamespacedName) { t.feed.Again(keys...) },
+	})
+}
+
+// lookup finds the endpoints of Services in a fresh list.
+func (t *term) lookup(fresh *kube.Objects) brake.Lookup {
 	return func(key types.NamespacedName) ([]endpoints.Endpoint, bool) {
 		svc, ok := fresh.Service(key)
 		if !ok {
 			return nil, false
 		}
-		eps, _ := p.feed.EndpointsIn(fresh, svc)
+		eps, _ := t.feed.EndpointsIn(fresh, svc)
 		return eps, true
-	}, nil
+	}
 }

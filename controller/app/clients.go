@@ -23,7 +23,7 @@ type clients struct {
 	watch *rest.Config
 	// write is cut off without leadership, by open.
 	write kubernetes.Interface
-	open  func(ctx context.Context)
+	open  func(ctx context.Context, current func() bool)
 	// lease is for the election.
 	lease kubernetes.Interface
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"os"
 	"runtime"
@@ -30,6 +31,8 @@ Usage:
   fairlead-controller status [--wait 30s]           print what each node's kernel holds, as a running controller knows it
   fairlead-controller table --node NAME             print a node's table of a running controller
   fairlead-controller table -f FILE --node NAME     print a node's table from manifests, without a cluster
+  fairlead-controller explain --service NS/NAME     say why its endpoints are in a node's lists (--node NAME), or are not
+  fairlead-controller loglevel [LEVEL]              print or change the log level of the controller on this host
   fairlead-controller freeze                        keep all nodes' tables as they are; rollback --to TIME: as they were
   fairlead-controller unfreeze                      let tables follow the cluster again
   fairlead-controller version                       print the version
@@ -58,6 +61,10 @@ func (c Command) run(ctx context.Context, args []string) error {
 			return c.table(ctx, args[1:])
 		case "status":
 			return c.status(ctx, args[1:])
+		case "explain":
+			return c.explain(ctx, args[1:])
+		case "loglevel":
+			return c.loglevel(ctx, args[1:])
 		case "freeze", "rollback", "unfreeze":
 			return c.owns(ctx, args[0], args[1:])
 		case "version":
@@ -71,6 +78,7 @@ func (c Command) run(ctx context.Context, args []string) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
+	cfg.Level = &slog.LevelVar{}
 	if cfg.Logger, err = newLogger(c.Stderr, cfg); err != nil {
 		return err
 	}
@@ -89,7 +97,7 @@ func (c Command) configure(args []string) (Config, error) {
 		return Config{}, err
 	}
 	if fs.NArg() > 0 {
-		return Config{}, fmt.Errorf("unknown command %q: want status, table, freeze, rollback, unfreeze or version", fs.Arg(0))
+		return Config{}, fmt.Errorf("unknown command %q: want status, table, explain, loglevel, freeze, rollback, unfreeze or version", fs.Arg(0))
 	}
 	if *file != "" {
 		if err := ReadFile(fs, *file); err != nil {
@@ -109,7 +117,8 @@ func (c Command) version(args []string) error {
 
 const tableUsage = `Prints the forwarding table of a node: the one that a running controller streams to it, or, with -f, the one it would
 compute from manifests: Services, Pods, Nodes, EndpointSlices and Endpoints, as
-"kubectl get services,pods,nodes,endpointslices,endpoints -A -o yaml" prints them.
+"kubectl get services,pods,nodes,endpointslices,endpoints -A -o yaml" prints them. What it would leave out of the table, and
+make an Event of, is a line of standard error each.
 
 Usage:
   fairlead-controller table --node NAME [--server HOST:PORT]
@@ -146,9 +155,12 @@ func (c Command) table(ctx context.Context, args []string) error {
 		return fmt.Errorf("table: %w", err)
 	}
 	defer in.Close()
-	t, err := offline.Table(in, *node, cfg.compile())
+	t, problems, err := offline.Table(in, *node, cfg.compile())
 	if err != nil {
 		return fmt.Errorf("table -f %s: %w", *file, err)
+	}
+	for _, p := range problems {
+		fmt.Fprintf(c.Stderr, "fairlead-controller: Service %s/%s: %s: %s\n", p.Namespace, p.Name, p.Reason, p.Message)
 	}
 	return fwd.WriteText(c.Stdout, t)
 }

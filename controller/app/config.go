@@ -77,11 +77,15 @@ type Config struct {
 
 	// LogLevel is debug, info, warn or error; LogFormat text or json.
 	LogLevel, LogFormat string
+	// Profiling lets who is on this host take profiles.
+	Profiling bool
 
 	// Version of this software, for people; Identity of this replica, unique (empty: made from the host's name).
 	Version, Identity string
 	// Logger; nil drops everything.
 	Logger *slog.Logger
+	// Level, if not nil, is Logger's, which may be changed while the controller runs.
+	Level *slog.LevelVar
 	// Listening is called once with the addresses that are served; nil is fine.
 	Listening func(Addresses)
 }

@@ -38,8 +38,9 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.LeaseDuration, "lease-duration", c.LeaseDuration, "how long others wait for a leader that is silent")
 	fs.DurationVar(&c.LeaseRenew, "lease-renew", c.LeaseRenew, "how long a leader that cannot renew goes on writing; shorter than --lease-duration")
 	fs.DurationVar(&c.LeaseRetry, "lease-retry", c.LeaseRetry, "pause between attempts at the Lease; shorter than --lease-renew")
-	fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least `level` that is logged: "+strings.Join(levelNames(), ", "))
+	fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least `level` that is logged: "+strings.Join(levelNames(), ", ")+"; the command loglevel changes it in a running controller")
 	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "`format` of the log: text or json")
+	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "serve /debug/pprof/ at --http-address, to this host alone")
 }
 
 // prefixes is a flag of address ranges separated by commas; a single address is a range of one.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,13 +17,27 @@ import (
 
 func levelNames() []string { return []string{"debug", "info", "warn", "error"} }
 
-// newLogger returns the logger that a Config asks for, which must be valid.
-func newLogger(w io.Writer, cfg Config) (*slog.Logger, error) {
+// parseLevel reads one of levelNames.
+func parseLevel(name string) (slog.Level, error) {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level: %w", err)
+	if !slices.Contains(levelNames(), name) || level.UnmarshalText([]byte(name)) != nil {
+		return 0, fmt.Errorf("%q: want %s", name, strings.Join(levelNames(), ", "))
 	}
-	options := &slog.HandlerOptions{Level: level}
+	return level, nil
+}
+
+// newLogger returns the logger that a Config asks for, which must be valid. Its level is the Config's Level, if it has one, set
+// to LogLevel.
+func newLogger(w io.Writer, cfg Config) (*slog.Logger, error) {
+	level, err := parseLevel(cfg.LogLevel)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level %w", err)
+	}
+	if cfg.Level == nil {
+		cfg.Level = &slog.LevelVar{}
+	}
+	cfg.Level.Set(level)
+	options := &slog.HandlerOptions{Level: cfg.Level}
 	if cfg.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -48,7 +49,7 @@ func (x *owned) change() {
 	x.rows++
 	update := fwd.Update{Audience: fwd.Audience{Scope: fwd.Common}, Put: []fwd.Row{{Key: "\x09" + strings.Repeat("k", x.rows), Value: "v"}}}
 	if !x.frozen(x.t.Context()) {
-		x.publish([]fwd.Update{update}, nil, time.Time{})
+		x.publish(x.t.Context(), change{updates: []fwd.Update{update}})
 	} else {
 		x.rows--
 	}
@@ -128,6 +129,33 @@ func TestFrozenStart(t *testing.T) {
 		t.Error("not published after the freeze")
 	}
 	x.is(1, 0)
+}
+
+// TestSuccession: the tables of an earlier leader stay until the own ones are settled, and for as long as the owner freezes
+// them; then all that differs goes out in one revision.
+func TestSuccession(t *testing.T) {
+	x := newOwned(t)
+	for range 3 {
+		x.minute()
+	}
+	settled := false
+	x.begin(func(context.Context, table.Image) bool { return settled })
+	x.rows = 0
+	x.order(directory.Orders{Frozen: true, RollbackTo: time.Now().Add(-time.Hour)})
+	x.change()
+	x.is(3, 1)
+	x.order(directory.Orders{})
+	before := x.store.Revision()
+	x.change()
+	x.change()
+	x.is(3, 0)
+	settled = true
+	x.rows = 6 // and what it computes is two rows that were there, and one that was not
+	x.change()
+	x.is(3, 0)
+	if now := x.store.Revision(); now != before+1 {
+		t.Errorf("revision %d after %d", now, before)
+	}
 }
 
 func TestMoment(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,14 +20,17 @@ import (
 // writes at the API server. It is used by the Feed's goroutine alone.
 type pipeline struct {
 	*compile.Compiler
-	owner     *owner
-	objects   *kube.Objects
+	owner   *owner
+	objects *kube.Objects
+	// agents publishes the agents' Pods, before the first tables.
+	agents    func()
 	publisher *publish.Publisher // nil with --endpoints=read
 	events    *publish.Events
 	published func(revision uint64, cause time.Time)
 	gone      func(node string)
 	metrics   *pipelineMetrics
 	logger    *slog.Logger
+	first     sync.Once
 }
 
 var _ kube.Sink = (*pipeline)(nil)
@@ -42,6 +46,7 @@ func (p *pipeline) Commit(ctx context.Context, round kube.Round) {
 		return
 	}
 	start := time.Now()
+	p.first.Do(p.agents)
 	out := p.Flush()
 	zones := make([]table.NodeZone, 0, len(out.Zones))
 	for _, z := range out.Zones {
@@ -50,7 +55,7 @@ func (p *pipeline) Commit(ctx context.Context, round kube.Round) {
 			p.gone(z.Node)
 		}
 	}
-	revision, changed := p.owner.publish(out.Updates, zones, round.Cause)
+	revision, changed := p.owner.publish(ctx, change{out.Updates, zones, round.Cause})
 	took := time.Since(start)
 	p.metrics.compile.Observe(took.Seconds())
 	if changed {

@@ -216,7 +216,7 @@ func TestAskARunningController(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{[]string{"status", server, "--wait=1s"}, 0, "watched at the API server: 0 endpoints, 0 endpointslices, 0 nodes, 0 pods, 0 services\n", ""},
+		{[]string{"status", server, "--wait=1s"}, 0, "watched at the API server: nothing\n", ""},
 		{[]string{"status", both, "-o", "json"}, 0, `"connected":0`, ""},
 		{[]string{"status", "--server", odd.Listener.Addr().String()}, 1, "", "says: 404 page not found"},
 		{[]string{"table", server, "--node=n1"}, 0, "# node n1, revision 0 of epoch ", ""},

@@ -10,12 +10,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairlead/fairlead/controller/internal/kube"
 	"github.com/fairlead/fairlead/controller/internal/observe"
 	"github.com/fairlead/fairlead/controller/internal/publish"
 	"github.com/fairlead/fairlead/controller/internal/stream"
@@ -63,27 +61,38 @@ func (l *listeners) close() {
 // newStream joins the store, the stream and the observer.
 func newStream(cfg Config, parts *parts) (*stream.Server, error) {
 	return stream.NewServer(stream.Config{
-		Epoch: parts.store.Epoch(), Version: cfg.Version, Heartbeat: cfg.HeartbeatInterval, Log: parts.logger,
+		Epoch: parts.store.Epoch, Version: cfg.Version, Heartbeat: cfg.HeartbeatInterval, Log: parts.logger,
 		Synced:    parts.serving,
+		Behind:    parts.store.Behind,
 		Authorize: parts.trust.authorize,
 		Admitted:  parts.trust.guard.Admitted,
+		Refused:   parts.trust.guard.Refused,
 		Follow: func(node string, held *fairleadv1.Held) stream.Follower {
 			return parts.store.Follow(node, held)
 		},
+		FollowAll: func(held *fairleadv1.Held) (stream.Follower, error) {
+			if t := parts.leading.Load(); t == nil || parts.store.Epoch() != t.epoch {
+				return nil, stream.ErrNotLeading()
+			}
+			return parts.store.FollowAll(held), nil
+		},
+		AuthorizeReplica: parts.trust.authorizeReplica,
 		Observe: func(a stream.Agent) stream.Session {
-			if _, ok := parts.objects.Node(a.Node); !ok {
+			if !parts.store.Exists(a.Node) {
 				parts.logger.Warn("an agent serves a Node that the API server does not have: check its --node-name",
 					slog.String("node", a.Node), slog.String("remote", a.Remote))
 			}
-			return parts.observer.Connected(observe.Agent(a))
+			return newFailing(parts.observer.Connected(observe.Agent(a)), parts.events, a.Node)
 		},
-		Notice: func(node string, n *fairleadv1.Notice) { notice(parts.objects, parts.events, nodeNotice{node, n}) },
+		Notice: func(node string, n *fairleadv1.Notice) {
+			notice(parts.leading.Load(), parts.events, nodeNotice{node, n})
+		},
 	})
 }
 
 var (
 	_ stream.Follower = (*table.Follower)(nil)
-	_ stream.Session  = (*observe.Session)(nil)
+	_ stream.Follower = (*table.Replica)(nil)
 )
 
 type nodeNotice struct {
@@ -91,15 +100,19 @@ type nodeNotice struct {
 	*fairleadv1.Notice
 }
 
-// notice turns what an agent observed into an Event on the Service, or on the agent's Node.
-func notice(objects *kube.Objects, events *publish.Events, n nodeNotice) {
+// notice turns what an agent observed into an Event on the Service, or on the agent's Node. One that follows does not know the
+// Service's UID, and has the Event said by itself, should it lead.
+func notice(leading *term, events *publish.Events, n nodeNotice) {
 	if n.GetName() == "" {
 		events.Warn(publish.NodeRef(n.node), n.GetReason(), n.GetMessage())
 		return
 	}
 	key := types.NamespacedName{Namespace: n.GetNamespace(), Name: n.GetName()}
-	if svc, ok := objects.Service(key); ok {
-		events.Service(svc, n.GetReason(), "node "+n.node+": "+n.GetMessage())
+	note := "node " + n.node + ": " + n.GetMessage()
+	if leading == nil {
+		events.Warn(publish.ServiceRef(key, ""), n.GetReason(), note)
+	} else if svc, ok := leading.objects.Service(key); ok {
+		events.Service(svc, n.GetReason(), note)
 	}
 }
 
@@ -124,18 +137,20 @@ func serveGRPC(ctx context.Context, t *trust, l net.Listener, s *stream.Server) 
 }
 
 // newHTTP serves what people and their tools ask.
-func newHTTP(registry *prometheus.Registry, parts *parts) *http.Server {
+func newHTTP(cfg Config, parts *parts) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if parts.serving() {
 			answer(w, http.StatusOK, "ok")
 		} else {
-			answer(w, http.StatusServiceUnavailable, "the first lists from the API server are not complete, or the tables are frozen")
+			answer(w, http.StatusServiceUnavailable, "there are no tables yet: the first lists from the API server are not complete, no leader answers, or the tables are frozen")
 		}
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(parts.registry, promhttp.HandlerOpts{Registry: parts.registry}))
 	mux.Handle("GET /debug/fairlead/", parts.observer.Handler())
+	mux.HandleFunc("GET /debug/fairlead/explain", parts.serveExplain)
+	serveAdmin(mux, cfg)
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 }
 

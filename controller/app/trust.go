@@ -15,12 +15,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairlead/fairlead/controller/internal/kube"
 	"github.com/fairlead/fairlead/controller/internal/stream"
 	"github.com/fairlead/fairlead/controller/internal/trust/authority"
 	"github.com/fairlead/fairlead/controller/internal/trust/directory"
 	"github.com/fairlead/fairlead/controller/internal/trust/serving"
 	"github.com/fairlead/fairlead/controller/internal/trust/token"
+	"github.com/fairlead/fairlead/proto/fwd"
 )
 
 // trust is what proves replicas to agents and agents to replicas, and how they find each other.
@@ -31,6 +31,8 @@ type trust struct {
 	files  *serving.Files // nil where the CA is our own
 	keys   *token.Keys    // nil with --token-review and --insecure
 	guard  *stream.Guard
+	// bundle is the CA bundle that other replicas are checked against, as PEM; nil where files have it, or before it is known.
+	bundle atomic.Pointer[[]byte]
 	// leading is true while this replica may write.
 	leading atomic.Bool
 
@@ -39,12 +41,16 @@ type trust struct {
 }
 
 // newTrust makes what the Config asks for.
-func newTrust(cfg Config, api *clients, objects *kube.Objects) (*trust, error) {
+func newTrust(cfg Config, p *parts) (*trust, error) {
+	refusals, err := stream.NewRefusals(p.registry, cfg.Logger, token.Reasons()...)
+	if err != nil {
+		return nil, fmt.Errorf("make metrics of refusals: %w", err)
+	}
 	t := &trust{
-		cfg: cfg, api: api, source: &serving.Source{}, guard: stream.NewGuard(0, 0), credentials: cfg.Credentials, authorize: cfg.Authorize,
+		cfg: cfg, api: p.api, source: &serving.Source{}, guard: stream.NewGuard(stream.GuardConfig{Refusals: refusals}),
+		credentials: cfg.Credentials, authorize: cfg.Authorize,
 	}
 	if cfg.Trust.CertFile != "" {
-		var err error
 		t.files, err = serving.OpenFiles(serving.FilesConfig{
 			Cert: cfg.Trust.CertFile, Key: cfg.Trust.KeyFile, CA: cfg.Trust.CAFile, ServerName: authority.ServerName, Logger: cfg.Logger,
 		}, t.source, time.Now())
@@ -55,7 +61,7 @@ func newTrust(cfg Config, api *clients, objects *kube.Objects) (*trust, error) {
 	if t.credentials == nil {
 		t.credentials = insecure.NewCredentials()
 		if !cfg.Insecure {
-			t.credentials = credentials.NewTLS(t.source.TLS())
+			t.credentials = credentials.NewTLS(t.serverTLS())
 		}
 	}
 	switch {
@@ -63,13 +69,13 @@ func newTrust(cfg Config, api *clients, objects *kube.Objects) (*trust, error) {
 	case cfg.Insecure:
 		t.authorize = func(context.Context, string) error { return nil }
 	default:
-		t.authorize = t.gate(objects).Authorize
+		t.authorize = t.gate(p.store.AgentPod).Authorize
 	}
 	return t, nil
 }
 
-// gate decides by the agents' tokens.
-func (t *trust) gate(objects *kube.Objects) *token.Gate {
+// gate decides by the agents' tokens; pod finds their Pods.
+func (t *trust) gate(pod func(name string) (fwd.AgentPod, bool)) *token.Gate {
 	namespace, name := t.cfg.Trust.account()
 	var signatures token.Signatures
 	if t.cfg.Trust.TokenReview {
@@ -80,7 +86,11 @@ func (t *trust) gate(objects *kube.Objects) *token.Gate {
 	}
 	return token.NewGate(token.Config{
 		Expected:   token.Expected{Audience: tokenAudience, Namespace: namespace, ServiceAccount: name},
-		Signatures: signatures, Pod: objects.AgentPod, Now: time.Now,
+		Signatures: signatures, Now: time.Now,
+		Pod: func(_, name string) (uid, node string, ok bool) { // the namespace is the expected one
+			p, ok := pod(name)
+			return p.UID, p.Node, ok
+		},
 	})
 }
 
@@ -93,17 +103,13 @@ func (t *trust) get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// directory is what keeps the shared objects up to date; serving says whether agents are served.
-func (t *trust) directory(p *parts, l *listeners, server *stream.Server) (*directory.Keeper, error) {
-	self, err := t.cfg.Trust.advertised(l.grpc.Addr(), p.api.watch.Host)
-	if err != nil {
-		return nil, err
-	}
+// directory is what keeps the shared objects up to date.
+func (t *trust) directory(p *parts) *directory.Keeper {
 	d := directory.Config{
-		Client: p.api.lease, Write: p.api.write, Namespace: t.cfg.LeaseNamespace, Self: self, Every: t.cfg.Trust.DirectoryPeriod,
+		Client: p.api.lease, Write: p.api.write, Namespace: t.cfg.LeaseNamespace, Self: p.self, Every: t.cfg.Trust.DirectoryPeriod,
 		Serving: p.serving, Leading: t.leading.Load,
-		APIServers: func() []string { return t.apiServers(p.objects) },
-		Replicas:   server.SetControllers,
+		APIServers: func() []string { return t.apiServers(p.leading.Load()) },
+		Replicas:   p.server.SetControllers,
 		Orders:     p.owner.order,
 		Logger:     t.cfg.Logger,
 	}
@@ -113,12 +119,13 @@ func (t *trust) directory(p *parts, l *listeners, server *stream.Server) (*direc
 	case !t.cfg.Insecure && t.cfg.Credentials == nil:
 		d.Policy, d.Authority = &authority.Policy{Lifetime: t.cfg.Trust.CALifetime, Overlap: t.cfg.Trust.CAOverlap}, t.renew
 	}
-	return directory.New(d), nil
+	return directory.New(d)
 }
 
 // renew has a new certificate served, if one is due.
 func (t *trust) renew(s authority.State) {
-	now := time.Now()
+	now, bundle := time.Now(), s.Bundle()
+	t.bundle.Store(&bundle)
 	if s.Suits(t.source.Current(), now) {
 		return
 	}
@@ -147,12 +154,12 @@ func (t *trust) run(ctx context.Context, group *errgroup.Group) {
 }
 
 // apiServers are the addresses of the API servers, which the Service default/kubernetes has as its endpoints.
-func (t *trust) apiServers(objects *kube.Objects) []string {
-	if list := t.cfg.Trust.apiServers(); len(list) > 0 {
+func (t *trust) apiServers(leading *term) []string {
+	if list := t.cfg.Trust.apiServers(); len(list) > 0 || leading == nil {
 		return list
 	}
 	var list []string
-	for _, s := range objects.Slices(types.NamespacedName{Namespace: "default", Name: "kubernetes"}) {
+	for _, s := range leading.objects.Slices(types.NamespacedName{Namespace: "default", Name: "kubernetes"}) {
 		list = append(list, addressesOf(s)...)
 	}
 	return list

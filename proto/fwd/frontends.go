@@ -49,8 +49,8 @@ func (v *view) count(fs []frontend, n int) {
 	}
 }
 
-// refuse holds back every backend that is a frontend or of the wrong family, and gives back those that no longer are. Lists of Service ports that
-// did not change themselves are searched only when a frontend came or went, which an endpoint's change never does.
+// refuse holds back every backend that is a frontend or of the wrong family, and gives back those that no longer are. Lists of
+// Service ports that did not change themselves are searched only when a frontend came or went, which an endpoint's change never does.
 func (v *view) refuse() {
 	ids := slices.Clone(v.changed.Ports)
 	if len(v.turned) > 0 {

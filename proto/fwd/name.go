@@ -110,7 +110,7 @@ const (
 // Scopes lists the parts in the order of messages and text.
 func Scopes() []Scope { return []Scope{Common, Zone, Node} }
 
-// String returns "common", "zone" or "node".
+// String returns "common", "zone", "node" or "replica".
 func (s Scope) String() string {
 	switch s {
 	case Common:
@@ -119,6 +119,8 @@ func (s Scope) String() string {
 		return "zone"
 	case Node:
 		return "node"
+	case numScopes: // see ReplicaAudience
+		return "replica"
 	}
 	return fmt.Sprintf("Scope(%d)", uint8(s))
 }

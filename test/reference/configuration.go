@@ -29,8 +29,8 @@ func Configuration() string {
 		name, commands string
 		bind           func(*pflag.FlagSet)
 	}{
-		{"fairlead-controller", "`fairlead-controller --help` lists its other commands.", c.Bind},
-		{"fairlead-agent", "`fairlead-agent --help` lists its other commands.", a.Bind},
+		{"fairlead-controller", "`fairlead-controller --help` lists its other commands; [troubleshooting.md](troubleshooting.md) shows them at work.", c.Bind},
+		{"fairlead-agent", "`fairlead-agent --help` lists its other commands; [troubleshooting.md](troubleshooting.md) shows them at work.", a.Bind},
 	} {
 		fs := pflag.NewFlagSet(binary.name, pflag.ContinueOnError)
 		fs.SortFlags = false

@@ -157,7 +157,7 @@ func (idle) Sync(context.Context, *fwd.Table, *fwd.Table, dataplane.Delta) (data
 	return dataplane.Report{}, nil
 }
 
-func (idle) Audit(context.Context) ([]dataplane.Difference, error) { return nil, nil }
+func (idle) Audit() dataplane.Audit { return nil }
 
 func (idle) Cleanup(context.Context) error { return nil }
 

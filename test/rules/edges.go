@@ -34,6 +34,7 @@ func AllowedEdges() Edges {
 		"controller/internal/offline":   {fwd, "controller/internal/endpoints", "controller/internal/compile"},
 		"controller/internal/table":     {fwd, wire},
 		"controller/internal/stream":    {fwd, wire},
+		"controller/internal/mirror":    {fwd, wire, "controller/internal/table"},
 		"controller/internal/observe":   {fwd},
 		"controller/internal/explain":   {fwd, "controller/internal/endpoints"},
 

@@ -33,24 +33,17 @@ const (
 	clock = "clock"
 )
 
-var heartbeat = []string{"--heartbeat-interval", "1s"}
+// quick are the flags of controllers that find out soon what happened.
+var quick = []string{"--heartbeat-interval", "1s", "--lease-duration", "3s", "--lease-renew", "2s", "--lease-retry", "200ms", "--directory-period", "500ms"}
 
 // TestFanOut: 50 agents on two replicas, under churn: a kill -9 of each, agents that stop reading, a partition in which
 // packets vanish. No table goes back in time, none loses the Service that nobody touches, and at the end each is the one
 // that is computed apart from all that, from the API server's objects.
 func TestFanOut(t *testing.T) {
-	s, err := stage.New(t.Context(), stage.Config{Dir: t.TempDir(), Nodes: agents, Services: services, Pods: pods, Progress: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.MakeService(t.Context(), clock, "nobody"); err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{Stage: s, controllers: map[uint16]*stage.Controller{}}
+	b := newBed(t)
 	b.controller(t, 7443)
 	b.controller(t, 7463)
-	if err := s.Tokens(t.Context(), agents); err != nil {
+	if err := b.Tokens(t.Context(), agents); err != nil {
 		t.Fatal(err)
 	}
 	near, stalling, far := b.swarm(t, 0, 40, ""), b.swarm(t, 40, 5, ""), b.swarm(t, 45, 5, stage.FarAddress().String())
@@ -94,9 +87,22 @@ type bed struct {
 	controllers map[uint16]*stage.Controller
 }
 
-func (b *bed) controller(t *testing.T, port uint16) {
+func newBed(t *testing.T) *bed {
 	t.Helper()
-	c, err := b.StartController(port, heartbeat...)
+	s, err := stage.New(t.Context(), stage.Config{Dir: t.TempDir(), Nodes: agents, Services: services, Pods: pods, Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.MakeService(t.Context(), clock, "nobody"); err != nil {
+		t.Fatal(err)
+	}
+	return &bed{Stage: s, controllers: map[uint16]*stage.Controller{}}
+}
+
+func (b *bed) controller(t *testing.T, port uint16, flags ...string) {
+	t.Helper()
+	c, err := b.StartController(port, slices.Concat(quick, flags)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +110,19 @@ func (b *bed) controller(t *testing.T, port uint16) {
 	b.controllers[port] = c
 }
 
+// addresses are where the controllers serve agents.
+func (b *bed) addresses() []string {
+	var all []string
+	for _, port := range slices.Sorted(maps.Keys(b.controllers)) {
+		all = append(all, b.controllers[port].GRPC)
+	}
+	return all
+}
+
 func (b *bed) swarm(t *testing.T, first, n int, source string) *stage.Herd {
 	t.Helper()
 	h, err := b.StartSwarm(t.Context(), first, n, swarm.Config{
-		Controllers: []string{b.controllers[7443].GRPC, b.controllers[7463].GRPC}, Spread: true, Source: source,
+		Controllers: b.addresses(), Spread: true, Source: source,
 		Clock: stage.PortName(clock), Steady: stage.PortName(stage.Service(0)), SteadyBackends: pods,
 	})
 	if err != nil {

@@ -54,6 +54,8 @@ type FeedConfig struct {
 	// of the control plane and held back; 1 never does. SetOutage, if not nil, is told when one begins and ends.
 	OutageShare float64
 	SetOutage   func(bool)
+	// OutageDoubt is how long the node lifecycle controller's word on a Pod waits for that on most others; default 20 s.
+	OutageDoubt time.Duration
 	Logger      *slog.Logger
 }
 
@@ -70,6 +72,9 @@ type Feed struct {
 func NewFeed(cfg FeedConfig) *Feed {
 	if cfg.SetOutage == nil {
 		cfg.SetOutage = func(bool) {}
+	}
+	if cfg.OutageDoubt <= 0 {
+		cfg.OutageDoubt = outageDoubt
 	}
 	return &Feed{cfg: cfg, dirty: newDirty(), synced: make(chan struct{})}
 }
@@ -89,6 +94,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	start := time.Now()
 	f.relief = time.NewTimer(outageLinger)
 	defer f.relief.Stop()
+	f.trust()
 	f.judge(ctx, false)
 	f.round(ctx, f.dirty.take())
 	close(f.synced)
@@ -108,32 +114,6 @@ func (f *Feed) Run(ctx context.Context) error {
 			if !b.since.IsZero() {
 				f.round(ctx, b)
 			}
-		}
-	}
-}
-
-// judge looks whether most Nodes are out of the control plane's reach, and has all Services looked at again whose Pods
-// that concerns. An outage ends when it has been over for outageLinger.
-func (f *Feed) judge(ctx context.Context, relieved bool) {
-	on := &f.cfg.Objects.outage.on
-	cut := cutOff(f.cfg.Objects.Nodes(), f.cfg.OutageShare)
-	switch was := on.Load(); {
-	case cut && !was:
-		f.cfg.Logger.ErrorContext(ctx, "most Nodes are out of the control plane's reach: Pods that are unready by its word alone go on being used",
-			slog.Float64("share", f.cfg.OutageShare))
-	case !cut && was && !relieved:
-		f.relief.Reset(outageLinger)
-		return
-	case !cut && was:
-		f.cfg.Logger.InfoContext(ctx, "most Nodes have been in reach for a while: Pods' readiness is believed again")
-	default:
-		return
-	}
-	on.Store(cut)
-	f.cfg.SetOutage(cut)
-	for _, p := range f.cfg.Objects.allPods() {
-		if assertedUnready(p) {
-			f.dirty.mark("", f.cfg.Objects.ServicesOf(p)...)
 		}
 	}
 }
@@ -175,6 +155,13 @@ func (f *Feed) onService(e event[corev1.Service]) {
 func (f *Feed) onPod(e event[corev1.Pod]) {
 	if e.first || e.before != nil && e.now != nil && samePod(e.before, e.now) {
 		return
+	}
+	before, now := e.before != nil && assertedUnready(e.before), e.now != nil && assertedUnready(e.now)
+	switch {
+	case now && !before:
+		f.doubt(e.now)
+	case before && !now:
+		f.cfg.Objects.outage.retract(e.before)
 	}
 	if e.before != nil && (e.now == nil || !maps.Equal(e.before.Labels, e.now.Labels)) {
 		f.dirty.mark("", f.cfg.Objects.ServicesOf(e.before)...)

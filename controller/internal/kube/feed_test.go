@@ -70,7 +70,7 @@ func startFeed(t *testing.T, client *fake.Clientset) *feedTest {
 	t.Helper()
 	objects, start := newTestObjects(t, client)
 	f := &feedTest{T: t, client: client, sink: newSink()}
-	f.feed = NewFeed(FeedConfig{Objects: objects, Sink: f.sink, Derived: []string{"ours"}, OutageShare: 0.5, Logger: slog.New(slog.DiscardHandler)})
+	f.feed = NewFeed(FeedConfig{Objects: objects, Sink: f.sink, Derived: []string{"ours"}, OutageShare: 0.5, OutageDoubt: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- f.feed.Run(ctx) }()

@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/fairlead/fairlead/proto/fwd"
 )
 
 // TestFreshListIsWhatTheFeedSees: a fresh list gives the same endpoints as the watches do, with and without Pods.
@@ -68,14 +71,14 @@ func TestFreshListIsWhole(t *testing.T) {
 	}
 }
 
-func TestAgentPods(t *testing.T) {
+func TestAgents(t *testing.T) {
 	o, _ := newTestObjects(t, fake.NewClientset())
 	add(t, o.pods.GetIndexer(), testPod("agent", "n1", "10.0.0.1", nil))
-	if uid, node, ok := o.AgentPod("ns", "agent"); uid != "agent" || node != "n1" || !ok {
-		t.Errorf("%q on %q, %v", uid, node, ok)
+	if got, want := o.Agents("ns"), []fwd.AgentPod{{Name: "agent", UID: "agent", Node: "n1"}}; !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
-	if _, _, ok := o.AgentPod("other", "agent"); ok {
-		t.Error("found in another namespace")
+	if got := o.Agents("other"); len(got) > 0 {
+		t.Errorf("found in another namespace: %+v", got)
 	}
 	meta := metadataOf("Pod")
 	meta.Namespace, meta.Name, meta.UID, meta.Annotations = "ns", "agent", "u", map[string]string{"large": "x"}
@@ -83,12 +86,13 @@ func TestAgentPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reading := &Objects{agents: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, meta, 0, toolscache.Indexers{})}
+	byNamespace := toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
+	reading := &Objects{agents: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, meta, 0, byNamespace)}
 	add(t, reading.agents.GetIndexer(), kept)
-	if uid, node, ok := reading.AgentPod("ns", "agent"); uid != "u" || node != "" || !ok {
-		t.Errorf("by metadata: %q on %q, %v", uid, node, ok)
+	if got, want := reading.Agents("ns"), []fwd.AgentPod{{Name: "agent", UID: "u"}}; !slices.Equal(got, want) {
+		t.Errorf("by metadata: %+v, want %+v", got, want)
 	}
-	if _, _, ok := (&Objects{}).AgentPod("ns", "agent"); ok {
-		t.Error("found without any watch")
+	if got := (&Objects{}).Agents("ns"); len(got) > 0 {
+		t.Errorf("found without any watch: %+v", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -139,19 +138,6 @@ func (o *Objects) ServicesOf(p *corev1.Pod) []types.NamespacedName {
 // PodsOn returns the Pods that are bound to a Node.
 func (o *Objects) PodsOn(node string) []*corev1.Pod {
 	return indexed[*corev1.Pod](o.pods, byNode, node)
-}
-
-// AgentPod tells the UID of a Pod, and the Node that it is bound to if Pods are watched in full. Where only the agents' Pods
-// are watched, there are no others.
-func (o *Objects) AgentPod(namespace, name string) (uid, node string, ok bool) {
-	key := types.NamespacedName{Namespace: namespace, Name: name}.String()
-	if p, ok := get[*corev1.Pod](o.pods, key); ok {
-		return string(p.UID), p.Spec.NodeName, true
-	}
-	if p, ok := get[*metav1.PartialObjectMetadata](o.agents, key); ok {
-		return string(p.UID), "", true
-	}
-	return "", "", false
 }
 
 func (o *Objects) allPods() []*corev1.Pod {

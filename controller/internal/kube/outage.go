@@ -2,23 +2,77 @@ package kube
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // When nodes lose the API server, the node lifecycle controller sets their Nodes to Ready=Unknown and their Pods to
 // Ready=False, though nobody knows anything about these Pods. If that happens to most Nodes at once, it is the control
 // plane that is cut off, and believing it would empty every Service (k/k#77864, #105617). What a kubelet reports is
 // always believed.
+//
+// Nodes that are lost together are not marked together: kubelets renew their Leases every ten seconds, the controller looks
+// every five. So what it says of a Pod is doubted at first, until the other Nodes had their time.
 
 // outageLinger is how long an outage of Nodes goes on after its end: a kubelet that is back corrects its Pods' status up to
 // ten seconds later.
 const outageLinger = time.Minute
 
-// outage says whether Pods' unreadiness is held back. Safe for concurrent use.
-type outage struct{ on atomic.Bool }
+// outageDoubt is how long the node lifecycle controller's word is doubted: longer than Nodes that are lost together are
+// marked apart.
+const outageDoubt = 20 * time.Second
+
+// outage says whether Pods' unreadiness is held back. Safe for concurrent use. The zero value holds nothing back.
+type outage struct {
+	on atomic.Bool
+	// doubts: the word on a Pod counts only after accept.
+	doubts atomic.Bool
+
+	mu       sync.Mutex // guards accepted
+	accepted map[podID]struct{}
+}
+
+// podID tells a Pod from its successors.
+type podID struct {
+	namespace, name string
+	uid             types.UID
+}
+
+func idOf(p *corev1.Pod) podID { return podID{p.Namespace, p.Name, p.UID} }
+
+// accept has the word on a Pod believed from now on, unless most Nodes are lost; retract forgets that.
+func (o *outage) accept(p *corev1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.accepted == nil {
+		o.accepted = map[podID]struct{}{}
+	}
+	o.accepted[idOf(p)] = struct{}{}
+}
+
+func (o *outage) retract(p *corev1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.accepted, idOf(p))
+}
+
+// believes reports whether the word on a Pod counts.
+func (o *outage) believes(p *corev1.Pod) bool {
+	if o.on.Load() {
+		return false
+	}
+	if !o.doubts.Load() {
+		return true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, ok := o.accepted[idOf(p)]
+	return ok
+}
 
 // cutOff reports whether more than a share (0 to 1) of the Nodes are out of reach of the control plane.
 func cutOff(nodes []*corev1.Node, share float64) bool {
@@ -46,13 +100,10 @@ func assertedUnready(p *corev1.Pod) bool {
 		})
 }
 
-// believed returns the Pods as their kubelets last reported them.
+// believed returns the Pods as they are to be taken.
 func (o *outage) believed(pods []*corev1.Pod) []*corev1.Pod {
-	if !o.on.Load() {
-		return pods
-	}
 	for i, p := range pods {
-		if assertedUnready(p) {
+		if assertedUnready(p) && !o.believes(p) {
 			pods[i] = ready(p)
 		}
 	}

@@ -155,3 +155,31 @@ func TestOutageEnds(t *testing.T) {
 		t.Error("the outage goes on after the time of relief")
 	}
 }
+
+// TestDoubt: the node lifecycle controller's word on a Pod counts once it was waited for others, and not while most Nodes
+// are lost.
+func TestDoubt(t *testing.T) {
+	asserted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "1"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+	}}}
+	successor := asserted.DeepCopy()
+	successor.UID = "2"
+	o := &outage{}
+	holds := func(step string, p *corev1.Pod, want bool) {
+		t.Helper()
+		if held := conditionOf(o.believed([]*corev1.Pod{p})[0], corev1.PodReady) == corev1.ConditionTrue; held != want {
+			t.Errorf("%s: held back %t, want %t", step, held, want)
+		}
+	}
+	holds("without doubts", asserted, false)
+	o.doubts.Store(true)
+	holds("just said", asserted, true)
+	o.accept(asserted)
+	holds("waited for", asserted, false)
+	holds("of its successor", successor, true)
+	o.on.Store(true)
+	holds("most Nodes are lost", asserted, true)
+	o.on.Store(false)
+	o.retract(asserted)
+	holds("said again", asserted, true)
+}

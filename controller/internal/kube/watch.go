@@ -2,8 +2,10 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -111,14 +113,20 @@ func mapper() meta.RESTMapper {
 // watchErrors replaces client-go's handler, which logs every failed attempt. An API server that does not answer is said
 // by Reach, once; what only an administrator can change is said here; the rest (a watch that expired) mends itself.
 func watchErrors(logger *slog.Logger) toolscache.WatchErrorHandlerWithContext {
+	explain := Explain(logger)
+	return func(ctx context.Context, _ *toolscache.Reflector, err error) { explain(ctx, err) }
+}
+
+// Explain returns a function that says what an error of the API server asks of an administrator, not too often.
+func Explain(logger *slog.Logger) func(context.Context, error) {
 	said := new(atomic.Int64) // when, in Unix seconds
-	return func(ctx context.Context, _ *toolscache.Reflector, err error) {
+	return func(ctx context.Context, err error) {
 		switch {
 		case ctx.Err() != nil:
 		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
-			logger.ErrorContext(ctx, "watch refused by the API server: check the credentials and RBAC of the controller", slog.Any("err", err))
+			logger.ErrorContext(ctx, "request refused by the API server: check the credentials and RBAC of the controller", slog.Any("err", err))
 		case mends(err) || !due(said, time.Now()):
-			logger.DebugContext(ctx, "watch ended, starting it again", slog.Any("err", err))
+			logger.DebugContext(ctx, "request failed, trying again", slog.Any("err", err))
 		default:
 			logger.WarnContext(ctx, "the API server's answer is none of an API server: check the address and the CA in the kubeconfig", slog.Any("err", err))
 		}
@@ -138,5 +146,7 @@ func mends(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
 		utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsHTTP2ConnectionLost(err) ||
-		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
+		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) ||
+		// client-go has no type for what it says when a request could not even begin in time.
+		strings.Contains(err.Error(), "client rate limiter Wait")
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,9 @@ import (
 
 func election(client *fake.Clientset, identity string) Election {
 	return Election{
-		Client: client.CoordinationV1(), Namespace: "ns", Name: "lease", Identity: identity,
+		Client: client.CoordinationV1(), Namespace: "ns", Name: "lease", Candidate: Candidate{Address: identity + ":1", Place: identity, Process: "1"},
 		Duration: 2 * time.Second, Renew: time.Second, Retry: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Floor: func() uint64 { return 0 }, Observed: func(string) {}, Refused: func(context.Context, error) {},
 	}
 }
 
@@ -36,7 +38,7 @@ func enter(t *testing.T, client *fake.Clientset, identity string) *candidate {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &candidate{leads: make(chan struct{}, 9), left: make(chan struct{}, 9), stop: cancel, done: make(chan error, 1)}
 	go func() {
-		c.done <- election(client, identity).Run(ctx, func(ctx context.Context) {
+		c.done <- election(client, identity).Run(ctx, func(ctx context.Context, _ Term) {
 			c.leads <- struct{}{}
 			<-ctx.Done()
 			c.left <- struct{}{}
@@ -74,7 +76,7 @@ func TestElection(t *testing.T) {
 	}
 	wait(t, "second leads", second.leads)
 	lease, err := client.CoordinationV1().Leases("ns").Get(t.Context(), "lease", metav1.GetOptions{})
-	if err != nil || *lease.Spec.HolderIdentity != "second" {
+	if err != nil || AddressOf(*lease.Spec.HolderIdentity) != "second:1" {
 		t.Errorf("lease: %v, %v", lease.Spec, err)
 	}
 }
@@ -113,7 +115,7 @@ func TestLeadThatReturnsGivesTheLeaseBack(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- election(client, "only").Run(ctx, func(context.Context) {
+		done <- election(client, "only").Run(ctx, func(context.Context, Term) {
 			select {
 			case times <- struct{}{}:
 			default:
@@ -161,7 +163,13 @@ func TestFence(t *testing.T) {
 		t.Errorf("before leadership: %v", err)
 	}
 	term, end := context.WithCancel(t.Context())
-	open(term)
+	var stopped atomic.Bool
+	open(term, func() bool { return !stopped.Load() })
+	stopped.Store(true)
+	if err := try(); !errors.Is(err, ErrNotLeading) {
+		t.Errorf("in a process that was stopped: %v", err)
+	}
+	stopped.Store(false)
 	next.answer <- struct{}{}
 	if err := try(); err != nil {
 		t.Errorf("in leadership: %v", err)

@@ -37,6 +37,7 @@ type Reader interface {
 
 // Config of a Publisher.
 type Config struct {
+	// Reader is what Lead was given.
 	Reader Reader
 	// Client writes; it should be behind a Fence.
 	Client kubernetes.Interface
@@ -62,11 +63,21 @@ type Publisher struct {
 
 // New returns a Publisher that writes nothing before Lead. It registers metrics.
 func New(cfg Config) (*Publisher, error) {
-	m, err := newMetrics(cfg.Registry)
+	p := &Publisher{cfg: cfg}
+	var err error
+	p.metrics, err = newMetrics(cfg.Registry, p.pending)
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{cfg: cfg, metrics: m}, nil
+	return p, nil
+}
+
+// pending is how old, in seconds, the oldest change is that tables have and EndpointSlices do not.
+func (p *Publisher) pending() float64 {
+	if t := p.term.Load(); t != nil {
+		return t.lag.oldest(time.Now()).Seconds()
+	}
+	return 0
 }
 
 // Changed says that Services, their Pods or their endpoints may have changed. It returns at once; without leadership it
@@ -76,7 +87,9 @@ func (p *Publisher) Changed(services []types.NamespacedName) {
 	if t == nil {
 		return
 	}
+	now := time.Now()
 	for _, key := range services {
+		t.lag.changed(key, now)
 		t.enqueueAfter(key, p.cfg.BatchPeriod)
 	}
 }
@@ -88,19 +101,21 @@ func (p *Publisher) NodesChanged(ctx context.Context) {
 	}
 }
 
-// Lead writes until ctx ends; it returns when no write is under way any more. Call it when the Reader is complete and this
-// replica is the leader. It looks at every Service, Endpoints object and slice once, which sweeps what was left behind.
-func (p *Publisher) Lead(ctx context.Context) error {
+// Lead writes what a Reader has until ctx ends; it returns when no write is under way any more. Call it when the Reader is
+// complete and this replica is the leader. It looks at every Service, Endpoints object and slice once, which sweeps what was left behind.
+func (p *Publisher) Lead(ctx context.Context, reader Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := newTerm(p.cfg, p.metrics)
+	cfg := p.cfg
+	cfg.Reader = reader
+	t := newTerm(cfg, p.metrics)
 	t.setNodes(ctx)
 	if err := t.watch(ctx); err != nil {
 		return fmt.Errorf("start publishing: %w", err)
 	}
 	p.term.Store(t)
 	defer p.term.Store(nil)
-	for _, svc := range p.cfg.Reader.Services() {
+	for _, svc := range reader.Services() {
 		t.enqueueAfter(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, 0)
 	}
 	var workers sync.WaitGroup
@@ -168,7 +183,7 @@ func (t *term) work(ctx context.Context) {
 }
 
 func (t *term) attempt(ctx context.Context, next task) {
-	err := t.sync(ctx, next)
+	err := t.timed(ctx, next)
 	t.metrics.attempted(next.kind, err)
 	switch {
 	case err == nil:
@@ -183,6 +198,19 @@ func (t *term) attempt(ctx context.Context, next task) {
 		}
 	}
 	t.queue.AddRateLimited(next)
+}
+
+// timed is sync, and for EndpointSlices measures how long a change has waited.
+func (t *term) timed(ctx context.Context, next task) error {
+	if next.kind != kindSlices {
+		return t.sync(ctx, next)
+	}
+	t.lag.begin(next.NamespacedName)
+	err := t.sync(ctx, next)
+	if since, ok := t.lag.end(next.NamespacedName, err == nil); ok {
+		t.metrics.lag.Observe(time.Since(since).Seconds())
+	}
+	return err
 }
 
 // attemptsBeforeComplaint is after how many attempts an error is worth a line in the log.

@@ -90,7 +90,7 @@ func lead(t *testing.T, client *fake.Clientset) *leader {
 	go func() { ended <- feed.Run(ctx) }()
 	factory.Start(ctx.Done())
 	<-feed.Synced()
-	go func() { ended <- l.publisher.Lead(ctx) }()
+	go func() { ended <- l.publisher.Lead(ctx, l.publisher.cfg.Reader) }()
 	l.stop = func() {
 		cancel()
 		for range 2 {

@@ -48,7 +48,7 @@ func frozenTerm(t *testing.T, r Reader, client *fake.Clientset) *term {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newMetrics(prometheus.NewRegistry())
+	m, err := newMetrics(prometheus.NewRegistry(), func() float64 { return 0 })
 	if err != nil {
 		t.Fatal(err)
 	}

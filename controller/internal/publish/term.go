@@ -39,6 +39,8 @@ type term struct {
 	claimed *names
 
 	sliceTriggers, objectTriggers *triggers
+	// lag is how far the slices are behind the tables.
+	lag *lag
 
 	// sweeping is true while the objects that were there before this term are looked at.
 	sweeping atomic.Bool
@@ -55,6 +57,7 @@ func newTerm(cfg Config, m *metrics) *term {
 		objects:       &overwritten{versions: map[types.NamespacedName]string{}},
 		claimed:       &names{set: map[types.NamespacedName]struct{}{}},
 		sliceTriggers: newTriggers(), objectTriggers: newTriggers(),
+		lag: newLag(),
 	}
 	t.reconciler = endpointslice.NewReconciler(cfg.Client, cfg.Reader.NodeLister(), int32(cfg.MaxEndpointsPerSlice), //nolint:gosec // validated
 		t.slices, t.topology, cfg.Events.Legacy(), SliceController, endpointslice.WithPreferSameTrafficDistributionEnabled(true))

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,17 +16,35 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// Guard bounds the connections of callers that have not proved who they are: how many there may be, and for how long.
-// Where there are too many, the address that holds most of them loses its oldest one, so that who floods displaces
-// himself and an agent that comes meanwhile finds room. It bounds the streams of a stranger's connection, too. Safe for concurrent use.
+// Guard bounds the connections of callers that have not proved who they are: how many there may be, for how long, and how
+// often an address may come whose connections are of no use, before anything is spent on them. Where there are too many,
+// the address that holds most of them loses its oldest one, so that who floods displaces himself and an agent that comes
+// meanwhile finds room. It bounds the streams of a stranger's connection, too. Safe for concurrent use.
 type Guard struct {
-	most   int
-	within time.Duration
+	most     int
+	within   time.Duration
+	refusals *Refusals
 
 	mu sync.Mutex // guards the rest
-	// strangers are the connections by where they come from, the oldest first; byRemote are all of them.
-	strangers map[netip.Addr][]*guarded
-	byRemote  map[string]*guarded
+	// sources are the addresses that strangers come from, and those that have come and gone without use; byRemote are all
+	// connections of strangers.
+	sources  map[netip.Addr]*source
+	byRemote map[string]*guarded
+}
+
+// source is an address.
+type source struct {
+	conns    []*guarded // the oldest first
+	standing standing
+}
+
+// GuardConfig says what a Guard bounds; zeros take the defaults.
+type GuardConfig struct {
+	// Most strangers may be connected, for some time each.
+	Most   int
+	Within time.Duration
+	// Refusals are told of what the Guard ends; nil is fine.
+	Refusals *Refusals
 }
 
 // Limits of a Guard that NewGuard is not told others.
@@ -37,11 +57,13 @@ const (
 	strangerStreams = 16
 )
 
-// NewGuard returns a Guard that lets most strangers be connected for some time each; zeros take the defaults.
-func NewGuard(most int, within time.Duration) *Guard {
-	orDefault(&most, DefaultStrangers)
-	orDefault(&within, DefaultStrangerTime)
-	return &Guard{most: most, within: within, strangers: map[netip.Addr][]*guarded{}, byRemote: map[string]*guarded{}}
+// NewGuard returns a Guard.
+func NewGuard(cfg GuardConfig) *Guard {
+	orDefault(&cfg.Most, DefaultStrangers)
+	orDefault(&cfg.Within, DefaultStrangerTime)
+	return &Guard{
+		most: cfg.Most, within: cfg.Within, refusals: cfg.Refusals, sources: map[netip.Addr]*source{}, byRemote: map[string]*guarded{},
+	}
 }
 
 // Strangers is how many connections there are that nobody has proved anything on.
@@ -63,12 +85,14 @@ func (g *Guard) Tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	}
 	g.mu.Lock()
 	c := g.byRemote[p.Addr.String()]
+	tooMany := false
 	if c != nil {
 		c.streams++
+		tooMany = c.streams > strangerStreams
 	}
 	g.mu.Unlock()
-	if c != nil && c.streams > strangerStreams {
-		_ = c.Close()
+	if tooMany {
+		c.end(reasonStreams)
 		return nil, status.Error(codes.ResourceExhausted, "too many streams of a stranger")
 	}
 	return ctx, nil
@@ -79,11 +103,41 @@ func (g *Guard) Admitted(remote net.Addr) {
 	g.mu.Lock()
 	c, ok := g.byRemote[remote.String()]
 	if ok {
+		if c.paid {
+			g.sources[c.from].standing.forgive(time.Now())
+		}
 		g.remove(c)
 	}
 	g.mu.Unlock()
 	if ok {
 		c.timer.Stop()
+	}
+}
+
+// Refused says that the caller at an address got an error instead of what it asked for, and adds to what is logged. The
+// reason is the one that a Reasoned error gives. Who may come again at once has done nothing wrong.
+func (g *Guard) Refused(remote net.Addr, err error, about ...slog.Attr) {
+	reason := reasonOther
+	var known Reasoned
+	switch {
+	case errors.As(err, &known):
+		reason = known.Reason()
+	case status.Code(err) == codes.InvalidArgument:
+		reason = reasonHello
+	}
+	g.mu.Lock()
+	if c := g.byRemote[remote.String()]; c != nil && status.Code(err) != codes.Unavailable {
+		g.miss(c)
+	}
+	g.mu.Unlock()
+	g.refusals.note(reason, append(about, slog.String("remote", remote.String()), slog.Any("err", err))...)
+}
+
+// miss counts a connection as useless, once. The caller holds mu.
+func (g *Guard) miss(c *guarded) {
+	if s := g.sources[c.from]; s != nil && !c.paid {
+		c.paid = true
+		s.standing.miss(time.Now())
 	}
 }
 
@@ -95,43 +149,44 @@ type guardedListener struct {
 
 // Accept implements net.Listener.
 func (l *guardedListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := l.guard.take(conn)
+		if c.wait <= longestTurn {
+			return c, nil
+		}
+		c.end(reasonPaced)
 	}
-	return l.guard.take(conn), nil
-}
-
-// guarded is a connection of a stranger, or of one who was.
-type guarded struct {
-	net.Conn
-	guard  *Guard
-	remote string
-	from   netip.Addr
-	since  time.Time
-	timer  *time.Timer
-	// streams that a stranger has opened; only the goroutine that reads the connection counts.
-	streams int
 }
 
 // take notes a connection and closes another one where there are too many.
 func (g *Guard) take(conn net.Conn) *guarded {
-	c := &guarded{Conn: conn, guard: g, remote: conn.RemoteAddr().String(), since: time.Now()}
+	now := time.Now()
+	c := &guarded{Conn: conn, guard: g, remote: conn.RemoteAddr().String(), since: now, closed: make(chan struct{})}
 	if at, err := netip.ParseAddrPort(c.remote); err == nil {
 		c.from = at.Addr().Unmap().WithZone("")
 	}
 	var victim *guarded
 	g.mu.Lock()
-	c.timer = time.AfterFunc(g.within, func() { _ = c.Close() })
+	c.timer = time.AfterFunc(g.within, func() { c.end(reasonSilent) })
 	if len(g.byRemote) >= g.most {
 		victim = g.oldestOfMost()
-		g.remove(victim)
 	}
+	s := g.sources[c.from]
+	if s == nil {
+		g.forget(now)
+		s = &source{}
+		g.sources[c.from] = s
+	}
+	c.wait, c.paid = s.standing.turn(now)
+	s.conns = append(s.conns, c)
 	g.byRemote[c.remote] = c
-	g.strangers[c.from] = append(g.strangers[c.from], c)
 	g.mu.Unlock()
 	if victim != nil {
-		_ = victim.Close()
+		victim.end(reasonDisplaced)
 	}
 	return c
 }
@@ -139,8 +194,8 @@ func (g *Guard) take(conn net.Conn) *guarded {
 // oldestOfMost returns the oldest connection of the address that has most; among equals, the oldest of all.
 func (g *Guard) oldestOfMost() *guarded {
 	var worst []*guarded
-	for _, conns := range g.strangers {
-		if len(conns) > len(worst) || len(conns) == len(worst) && conns[0].since.Before(worst[0].since) {
+	for _, s := range g.sources {
+		if conns := s.conns; len(conns) > len(worst) || len(conns) > 0 && len(conns) == len(worst) && conns[0].since.Before(worst[0].since) {
 			worst = conns
 		}
 	}
@@ -153,19 +208,24 @@ func (g *Guard) remove(c *guarded) {
 		return
 	}
 	delete(g.byRemote, c.remote)
-	left := slices.DeleteFunc(g.strangers[c.from], func(o *guarded) bool { return o == c })
-	if len(left) == 0 {
-		delete(g.strangers, c.from)
-	} else {
-		g.strangers[c.from] = left
+	s := g.sources[c.from]
+	s.conns = slices.DeleteFunc(s.conns, func(o *guarded) bool { return o == c })
+	if len(s.conns) == 0 && s.standing.good(time.Now()) {
+		delete(g.sources, c.from)
 	}
 }
 
-// Close implements net.Conn.
-func (c *guarded) Close() error {
-	c.guard.mu.Lock()
-	c.guard.remove(c)
-	c.guard.mu.Unlock()
-	c.timer.Stop()
-	return c.Conn.Close()
+// forget drops addresses that nobody is connected from, where there are many: first those in good standing, and if that is not
+// enough, all. The caller holds mu.
+func (g *Guard) forget(now time.Time) {
+	for _, all := range []bool{false, true} {
+		if len(g.sources) < 2*g.most {
+			return
+		}
+		for from, s := range g.sources {
+			if len(s.conns) == 0 && (all || s.standing.good(now)) {
+				delete(g.sources, from)
+			}
+		}
+	}
 }

@@ -21,8 +21,12 @@ func (s *strange) Close() error {
 }
 
 func come(g *Guard, from string) (*strange, *guarded) {
-	s := &strange{from: netip.MustParseAddrPort(from), closed: make(chan struct{})}
+	s := newStrange(from)
 	return s, g.take(s)
+}
+
+func newStrange(from string) *strange {
+	return &strange{from: netip.MustParseAddrPort(from), closed: make(chan struct{})}
 }
 
 func (s *strange) isClosed() bool {
@@ -36,7 +40,7 @@ func (s *strange) isClosed() bool {
 
 // TestGuardDisplacesTheFlood: who holds most connections loses the oldest, nobody else any.
 func TestGuardDisplacesTheFlood(t *testing.T) {
-	g := NewGuard(4, time.Hour)
+	g := NewGuard(GuardConfig{Most: 4, Within: time.Hour})
 	honest, _ := come(g, "192.0.2.1:1000")
 	admitted, _ := come(g, "192.0.2.2:1000")
 	g.Admitted(admitted.RemoteAddr())
@@ -64,7 +68,7 @@ func TestGuardDisplacesTheFlood(t *testing.T) {
 
 // TestGuardAmongEquals: where everybody has one, the oldest goes.
 func TestGuardAmongEquals(t *testing.T) {
-	g := NewGuard(2, time.Hour)
+	g := NewGuard(GuardConfig{Most: 2, Within: time.Hour})
 	first, _ := come(g, "192.0.2.1:1")
 	second, _ := come(g, "192.0.2.2:1")
 	third, _ := come(g, "192.0.2.3:1")
@@ -75,7 +79,7 @@ func TestGuardAmongEquals(t *testing.T) {
 
 // TestGuardTime: a stranger's time ends, an agent's does not.
 func TestGuardTime(t *testing.T) {
-	g := NewGuard(10, 20*time.Millisecond)
+	g := NewGuard(GuardConfig{Most: 10, Within: 20 * time.Millisecond})
 	agent, _ := come(g, "192.0.2.1:1")
 	g.Admitted(agent.RemoteAddr())
 	stranger, _ := come(g, "192.0.2.2:1")

@@ -73,7 +73,7 @@ func newRigOf(t testing.TB, via transport, with setup) *rig {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Epoch: 3, Version: "test",
+		Epoch: r.store.Epoch, Version: "test",
 		Follow:    func(node string, held *fairleadv1.Held) Follower { return r.store.Follow(node, held) },
 		Synced:    func() bool { return true },
 		Authorize: func(context.Context, string) error { return nil },

@@ -60,11 +60,18 @@ type Session interface {
 
 // Config of a Server. Epoch, Follow, Synced, Authorize and Observe are required.
 type Config struct {
-	// Epoch of the revisions; Version of this software, for people.
-	Epoch   uint64
+	// Epoch of the revisions of now, which only grows; Version of this software, for people.
+	Epoch   func() uint64
 	Version string
 	// Follow starts to follow a node's table from what an agent holds (nil: nothing).
 	Follow func(node string, held *fairleadv1.Held) Follower
+	// FollowAll does so for a replica, which takes all tables, if AuthorizeReplica lets the caller; an error is a gRPC status,
+	// such as that this replica does not lead. Where FollowAll is nil, replicas are refused.
+	FollowAll        func(held *fairleadv1.Held) (Follower, error)
+	AuthorizeReplica func(ctx context.Context) error
+	// Behind reports whether an agent holds a newer table than there is here: it is told to come back, or to go elsewhere, so
+	// that no table goes back in time. nil is never.
+	Behind func(held *fairleadv1.Held) bool
 	// Synced says whether the tables are complete. Before that, agents are told to come back.
 	Synced func() bool
 	// Authorize says whether the caller, whose credentials are in ctx, may have the table of a node and report for it. An
@@ -72,6 +79,8 @@ type Config struct {
 	Authorize func(ctx context.Context, node string) error
 	// Admitted is told the address of each caller that Authorize let in; nil is fine. A Guard wants to know.
 	Admitted func(remote net.Addr)
+	// Refused is told of each caller that Authorize did not let in, or whose hello was none; nil is fine.
+	Refused func(remote net.Addr, err error, about ...slog.Attr)
 	// Observe is told of every stream that was accepted.
 	Observe func(Agent) Session
 	// Notice takes the facts that agents report for others to read; nil drops them. It must not block.
@@ -101,6 +110,12 @@ func (c Config) withDefaults() Config {
 	if c.Admitted == nil {
 		c.Admitted = func(net.Addr) {}
 	}
+	if c.Behind == nil {
+		c.Behind = func(*fairleadv1.Held) bool { return false }
+	}
+	if c.Refused == nil {
+		c.Refused = func(net.Addr, error, ...slog.Attr) {}
+	}
 	if c.Notice == nil {
 		c.Notice = func(string, *fairleadv1.Notice) {}
 	}
@@ -122,11 +137,12 @@ func (c Config) validate() error {
 		name  string
 		given bool
 	}{
-		{"Epoch", c.Epoch != 0},
+		{"Epoch", c.Epoch != nil},
 		{"Follow", c.Follow != nil},
 		{"Synced", c.Synced != nil},
 		{"Authorize", c.Authorize != nil},
 		{"Observe", c.Observe != nil},
+		{"AuthorizeReplica", c.FollowAll == nil || c.AuthorizeReplica != nil},
 	} {
 		if !f.given {
 			errs = append(errs, fmt.Errorf("stream config: %s is required", f.name))
@@ -143,11 +159,9 @@ type Server struct {
 	snapshots *rate.Limiter
 	// controllers are the replicas that serve agents; nil if they are not known.
 	controllers atomic.Pointer[[]string]
-	// refusals bounds the log lines about callers that were refused.
-	refusals *rate.Limiter
 
 	mu sync.Mutex // guards the rest
-	// live holds the stream of each node.
+	// live holds the stream of each node, and of each replica, by a key that no node has.
 	live map[string]*session
 	// accepted counts the streams that were registered.
 	accepted uint64
@@ -158,9 +172,6 @@ type Server struct {
 	idle     chan struct{}
 }
 
-// refusalsLogged is how many refusals a second are logged: callers choose when they call.
-const refusalsLogged = 1
-
 // NewServer returns a Server, or says what the Config lacks.
 func NewServer(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
@@ -170,7 +181,6 @@ func NewServer(cfg Config) (*Server, error) {
 	return &Server{
 		cfg:       cfg,
 		snapshots: rate.NewLimiter(rate.Limit(cfg.SnapshotsPerSecond), cfg.SnapshotBurst),
-		refusals:  rate.NewLimiter(refusalsLogged, 5),
 		live:      map[string]*session{},
 		drain:     make(chan struct{}),
 		idle:      make(chan struct{}),
@@ -193,15 +203,21 @@ func (s *Server) Follow(stream grpc.BidiStreamingServer[fairleadv1.FollowRequest
 	if !s.cfg.Synced() {
 		return status.Error(codes.Unavailable, "this replica has not yet seen the whole cluster")
 	}
+	ctx := stream.Context()
 	hello, err := receiveHello(stream, s.cfg.HelloTimeout, s.drain)
+	if err != nil {
+		if p, known := peer.FromContext(ctx); known && status.Code(err) == codes.InvalidArgument {
+			s.cfg.Refused(p.Addr, err)
+		}
+		return err
+	}
+	if err := s.authorize(ctx, hello); err != nil {
+		return err
+	}
+	follower, err := s.follow(hello)
 	if err != nil {
 		return err
 	}
-	ctx := stream.Context()
-	if err := s.authorize(ctx, hello.GetNode()); err != nil {
-		return err
-	}
-	follower := s.cfg.Follow(hello.GetNode(), hello.GetHeld())
 	defer follower.Close()
 	if follower.NeedsSnapshot() {
 		if err := s.admit(ctx); err != nil {
@@ -214,14 +230,30 @@ func (s *Server) Follow(stream grpc.BidiStreamingServer[fairleadv1.FollowRequest
 	return s.serve(stream, hello, follower)
 }
 
-// authorize returns the status that a caller gets who may not have a node's table.
-func (s *Server) authorize(ctx context.Context, node string) error {
-	remote := "?"
-	p, known := peer.FromContext(ctx)
-	if known {
-		remote = p.Addr.String()
+// follow begins where the caller stands.
+func (s *Server) follow(hello *fairleadv1.Hello) (Follower, error) {
+	if isReplica(hello) {
+		return s.cfg.FollowAll(hello.GetHeld())
 	}
-	err := s.cfg.Authorize(ctx, node)
+	if s.cfg.Behind(hello.GetHeld()) {
+		return nil, status.Error(codes.Unavailable, "this replica is behind what the agent holds: try another one")
+	}
+	return s.cfg.Follow(hello.GetNode(), hello.GetHeld()), nil
+}
+
+// authorize returns the status that a caller gets who may not have a node's table, or all of them.
+func (s *Server) authorize(ctx context.Context, hello *fairleadv1.Hello) error {
+	node := hello.GetNode()
+	var err error
+	switch {
+	case !isReplica(hello):
+		err = s.cfg.Authorize(ctx, node)
+	case s.cfg.FollowAll == nil:
+		err = status.Error(codes.Unimplemented, "replicas are not served here")
+	default:
+		err = s.cfg.AuthorizeReplica(ctx)
+	}
+	p, known := peer.FromContext(ctx)
 	if err == nil {
 		if known {
 			s.cfg.Admitted(p.Addr)
@@ -231,8 +263,8 @@ func (s *Server) authorize(ctx context.Context, node string) error {
 	if _, isStatus := status.FromError(err); !isStatus {
 		err = status.Errorf(codes.PermissionDenied, "node %q: %v", node, err)
 	}
-	if s.refusals.Allow() {
-		s.cfg.Log.Warn("caller refused", slog.String("node", node), slog.String("remote", remote), slog.Any("err", err))
+	if known {
+		s.cfg.Refused(p.Addr, err, slog.String("node", node))
 	}
 	return err
 }
@@ -240,7 +272,7 @@ func (s *Server) authorize(ctx context.Context, node string) error {
 // serve runs an accepted stream.
 func (s *Server) serve(stream grpc.ServerStream, hello *fairleadv1.Hello, f Follower) error {
 	run := &session{
-		server: s, stream: stream, node: hello.GetNode(), follower: f, stop: make(chan error, 3),
+		server: s, stream: stream, node: hello.GetNode(), replica: isReplica(hello), follower: f, stop: make(chan error, stopReasons),
 	}
 	agent := Agent{
 		Node: run.node, Version: hello.GetVersion(), Mode: hello.GetMode(), Sequence: s.register(run), Position: f.Position,
@@ -248,6 +280,9 @@ func (s *Server) serve(stream grpc.ServerStream, hello *fairleadv1.Hello, f Foll
 	defer s.unregister(run)
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		agent.Remote = p.Addr.String()
+	}
+	if run.replica {
+		return s.serveReplica(run, agent.Remote)
 	}
 	log := s.cfg.Log.With(slog.String("node", agent.Node), slog.String("remote", agent.Remote))
 	log.Info("agent connected", slog.String("agent_version", agent.Version), slog.String("mode", agent.Mode))
@@ -262,8 +297,8 @@ func (s *Server) serve(stream grpc.ServerStream, hello *fairleadv1.Hello, f Foll
 func (s *Server) register(run *session) uint64 {
 	s.mu.Lock()
 	s.accepted++
-	sequence, before, draining := s.accepted, s.live[run.node], s.draining
-	s.live[run.node] = run
+	sequence, before, draining := s.accepted, s.live[run.key()], s.draining
+	s.live[run.key()] = run
 	s.mu.Unlock()
 	if before != nil {
 		before.stop <- status.Errorf(codes.Aborted, "a newer stream of node %q took over: if this goes on, another agent has the same --node-name", run.node)
@@ -277,8 +312,8 @@ func (s *Server) register(run *session) uint64 {
 func (s *Server) unregister(run *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live[run.node] == run {
-		delete(s.live, run.node)
+	if s.live[run.key()] == run {
+		delete(s.live, run.key())
 	}
 }
 

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,14 +14,22 @@ type session struct {
 	server   *Server
 	stream   grpc.ServerStream
 	node     string
+	replica  bool
 	follower Follower
 	observer Session
-	// stop gets the reasons to end: a newer stream of the node was accepted, the server drains, or no more reports come
-	// (nil: the agent closed the stream). It has room for all three.
+	// stop gets the reasons to end: a newer stream of the node was accepted, the server drains, no more reports come (nil: the
+	// agent closed the stream), or this replica does not lead any more. It has room for all.
 	stop chan error
 	// told is the list of controllers that the agent knows of; used by the goroutine that sends.
 	told *[]string
+	// first is the epoch of the Welcome, latest the one that was told last: revisions of all between are of this stream.
+	// Only the goroutine that sends writes latest.
+	first  uint64
+	latest atomic.Uint64
 }
+
+// stopReasons is how many reasons to end a stream can get.
+const stopReasons = 4
 
 // loop sends what changes until something ends the stream. A Send that blocks, because the agent does not read, blocks this
 // loop only; what is published meanwhile is merged by the follower.
@@ -52,8 +61,10 @@ func (r *session) loop() error {
 
 func (r *session) welcome() error {
 	cfg := r.server.cfg
+	r.first = cfg.Epoch()
+	r.latest.Store(r.first)
 	return r.send(&fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Welcome{Welcome: &fairleadv1.Welcome{
-		Epoch: cfg.Epoch, Version: cfg.Version, HeartbeatIntervalMs: uint32(cfg.Heartbeat.Milliseconds()), Controllers: r.controllers(),
+		Epoch: r.first, Version: cfg.Version, HeartbeatIntervalMs: uint32(cfg.Heartbeat.Milliseconds()), Controllers: r.controllers(),
 	}}})
 }
 
@@ -68,6 +79,9 @@ func (r *session) controllers() []string {
 }
 
 func (r *session) revision() error {
+	if err := r.epoch(); err != nil {
+		return err
+	}
 	messages, cause := r.follower.Next()
 	if len(messages) == 0 {
 		return nil
@@ -79,14 +93,25 @@ func (r *session) revision() error {
 			return err
 		}
 	}
-	return nil
+	return r.epoch() // it may have begun in between
+}
+
+// epoch tells of a new one, if it has begun.
+func (r *session) epoch() error {
+	if r.server.cfg.Epoch() == r.latest.Load() {
+		return nil
+	}
+	return r.heartbeat()
 }
 
 func (r *session) heartbeat() error {
+	epoch := r.server.cfg.Epoch()
 	number, digest := r.follower.Heartbeat()
-	return r.send(&fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Heartbeat{Heartbeat: &fairleadv1.Heartbeat{
-		Number: number, Digest: digest, Controllers: r.controllers(),
-	}}})
+	beat := &fairleadv1.Heartbeat{Number: number, Digest: digest, Controllers: r.controllers()}
+	if r.latest.Swap(epoch) != epoch {
+		beat.Epoch = epoch
+	}
+	return r.send(&fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Heartbeat{Heartbeat: beat}})
 }
 
 // send returns gRPC's own status errors as they are: the handler returns them.
@@ -111,14 +136,14 @@ func (r *session) message(m *fairleadv1.FollowRequest) error {
 		return invalid("message: want report, the hello comes once and first")
 	}
 	_, last := r.follower.Position()
-	if err := checkReport(report, r.server.cfg.Epoch, last); err != nil {
+	if err := checkReport(report, r.first, r.latest.Load(), last); err != nil {
 		return err
 	}
 	for _, n := range report.GetNotices() {
 		r.server.cfg.Notice(r.node, n)
 	}
 	switch {
-	case report.GetEpoch() != r.server.cfg.Epoch:
+	case report.GetEpoch() < r.first:
 		// What the agent holds from another author says nothing about our revisions.
 	case report.GetError() != "":
 		r.observer.Failed(report.GetNumber(), report.GetError())

@@ -21,11 +21,17 @@ const (
 
 // checkHello returns INVALID_ARGUMENT with the field's name for what cannot be served.
 func checkHello(h *fairleadv1.Hello) error {
-	if h.GetRole() != fairleadv1.Hello_ROLE_AGENT {
-		return invalid(fmt.Sprintf("hello.role: %v: want ROLE_AGENT", h.GetRole()))
-	}
-	if err := checkName("hello.node", h.GetNode()); err != nil {
-		return err
+	switch h.GetRole() {
+	case fairleadv1.Hello_ROLE_AGENT:
+		if err := checkName("hello.node", h.GetNode()); err != nil {
+			return err
+		}
+	case fairleadv1.Hello_ROLE_REPLICA:
+		if err := checkText("hello.node", h.GetNode(), maxName); err != nil {
+			return err
+		}
+	default:
+		return invalid(fmt.Sprintf("hello.role: %v: want ROLE_AGENT or ROLE_REPLICA", h.GetRole()))
 	}
 	if len(h.GetCapabilities()) > maxCapabilities {
 		return invalid(fmt.Sprintf("hello.capabilities: %d: want at most %d", len(h.GetCapabilities()), maxCapabilities))
@@ -40,12 +46,13 @@ func checkHello(h *fairleadv1.Hello) error {
 	return nil
 }
 
-// checkReport does the same for a report on a stream that has sent revisions up to last.
-func checkReport(r *fairleadv1.Report, epoch, last uint64) error {
-	if r.GetEpoch() > epoch {
-		return invalid(fmt.Sprintf("report.epoch: %d: this server's is %d", r.GetEpoch(), epoch))
+// checkReport does the same for a report on a stream that has told of epochs from first to latest and sent revisions up to
+// last.
+func checkReport(r *fairleadv1.Report, first, latest, last uint64) error {
+	if r.GetEpoch() > latest {
+		return invalid(fmt.Sprintf("report.epoch: %d: this server's is %d", r.GetEpoch(), latest))
 	}
-	if r.GetEpoch() == epoch && r.GetNumber() > last {
+	if r.GetEpoch() >= first && r.GetNumber() > last {
 		return invalid(fmt.Sprintf("report.number: %d: %d is the last one sent", r.GetNumber(), last))
 	}
 	if err := checkText("report.error", r.GetError(), maxText); err != nil {

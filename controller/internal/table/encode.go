@@ -14,7 +14,12 @@ const (
 	fieldNumber = protowire.Number(1) // of Revision
 	fieldCause  = protowire.Number(2)
 	fieldMore   = protowire.Number(3)
-	fieldCommon = protowire.Number(4) // zone and node follow
+	fieldCommon = protowire.Number(4) // zone and node follow; in Audience, whose numbers are the same, replica too
+
+	fieldAudiences = protowire.Number(7)
+	fieldWhole     = protowire.Number(8)
+
+	fieldName = protowire.Number(1) // of Audience
 
 	fieldReplace = protowire.Number(1) // of Part
 	fieldRemove  = protowire.Number(2)
@@ -73,6 +78,21 @@ func section(scope fwd.Scope, body []byte) []byte {
 	b := make([]byte, 0, protowire.SizeTag(field)+protowire.SizeBytes(len(body)))
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	return protowire.AppendBytes(b, body)
+}
+
+// entry wraps a section into an Audience of a Revision.
+func entry(a fwd.Audience, section []byte) []byte {
+	length := len(section)
+	if a.Name != "" {
+		length += protowire.SizeTag(fieldName) + protowire.SizeBytes(len(a.Name))
+	}
+	b := make([]byte, 0, protowire.SizeTag(fieldAudiences)+protowire.SizeVarint(uint64(length))+length)
+	b = protowire.AppendTag(b, fieldAudiences, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(length))
+	if a.Name != "" {
+		b = appendString(b, fieldName, a.Name)
+	}
+	return append(b, section...)
 }
 
 func appendReplace(b []byte) []byte {

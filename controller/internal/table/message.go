@@ -18,6 +18,8 @@ type revision struct {
 	number  uint64
 	cause   time.Time // zero: none
 	changes [numScopes]*change
+	// whole is true for a replica's first.
+	whole bool
 
 	once    sync.Once
 	encoded []Message
@@ -79,6 +81,9 @@ func (r *revision) header(more bool, sections int) []byte {
 	}
 	if more {
 		h = protowire.AppendVarint(protowire.AppendTag(h, fieldMore, protowire.VarintType), 1)
+	}
+	if r.whole {
+		h = protowire.AppendVarint(protowire.AppendTag(h, fieldWhole, protowire.VarintType), 1)
 	}
 	length := len(h) + sections
 	b := make([]byte, 0, protowire.SizeTag(fieldRevision)+protowire.SizeVarint(uint64(length))+len(h))

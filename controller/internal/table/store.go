@@ -35,8 +35,10 @@ type NodeZone struct {
 
 // Store holds the current tables of all nodes. It is safe for concurrent use.
 type Store struct {
-	epoch uint64
-	opts  Options
+	opts Options
+
+	// epoch is that of the present tables' author; changed under mu.
+	epoch atomic.Uint64
 
 	// encoded counts differences and snapshots that were encoded, for Stats.
 	encoded atomic.Uint64
@@ -45,6 +47,8 @@ type Store struct {
 	authors sync.Mutex
 
 	mu sync.Mutex // guards everything below, the channels and the positions of followers
+	// fence is the epoch that Lead began; older ones are refused.
+	fence uint64
 	// revision is the number of the last one; 0 before the first.
 	revision uint64
 	channels map[fwd.Audience]*channel
@@ -53,11 +57,12 @@ type Store struct {
 	gone  map[string]bool
 	// last is what a follower took last; most others of its time take the same.
 	last *revision
-	// followers is how many there are.
+	// followers is how many agents follow; replicas are those who take everything.
 	followers int
+	replicas  map[*Replica]struct{}
 }
 
-// NewStore returns an empty store. epoch must be greater than that of every earlier author of tables in this cluster.
+// NewStore returns an empty store; epoch is that of the first author.
 func NewStore(epoch uint64, opts Options) *Store {
 	if opts.Recent <= 0 {
 		opts.Recent = defaultRecent
@@ -66,13 +71,16 @@ func NewStore(epoch uint64, opts Options) *Store {
 		opts.MessageBytes = defaultMessageBytes
 	}
 	opts.MessageBytes = max(opts.MessageBytes, minMessageBytes)
-	return &Store{
-		epoch: epoch, opts: opts, channels: map[fwd.Audience]*channel{}, zones: map[string]string{}, gone: map[string]bool{},
+	s := &Store{
+		opts: opts, channels: map[fwd.Audience]*channel{}, zones: map[string]string{}, gone: map[string]bool{},
+		replicas: map[*Replica]struct{}{},
 	}
+	s.epoch.Store(epoch)
+	return s
 }
 
-// Epoch is what revisions of this store are numbered in.
-func (s *Store) Epoch() uint64 { return s.epoch }
+// Epoch is that of the author of the present tables, see Succeed and Adopt.
+func (s *Store) Epoch() uint64 { return s.epoch.Load() }
 
 // Revision is the number of the last revision; 0 before the first.
 func (s *Store) Revision() uint64 {
@@ -87,10 +95,9 @@ func (s *Store) Revision() uint64 {
 func (s *Store) Publish(updates []fwd.Update, zones []NodeZone, cause time.Time) uint64 {
 	s.authors.Lock()
 	defer s.authors.Unlock()
-	revision, woken := s.install(s.edited(s.part, updates), zones, cause)
-	for _, f := range woken {
-		f.wake()
-	}
+	parts := s.edited(s.part, slices.Concat(updates, placements(zones)))
+	revision, wake := s.install(installation{parts: parts, zones: zones, cause: cause})
+	wake()
 	return revision
 }
 
@@ -123,29 +130,57 @@ func (s *Store) part(a fwd.Audience) *fwd.Part {
 	return &fwd.Part{}
 }
 
-// install makes the revision visible and returns the followers to wake.
-func (s *Store) install(parts map[fwd.Audience]*fwd.Part, zones []NodeZone, cause time.Time) (uint64, []*Follower) {
+// installation is a revision to be: the parts that differ, and who is where.
+type installation struct {
+	parts map[fwd.Audience]*fwd.Part
+	zones []NodeZone
+	cause time.Time
+	// epoch of the author, 0 for the present one, and the number where it is another one's.
+	epoch, number uint64
+}
+
+// install makes the revision visible and returns what wakes the followers, to be called without any lock.
+func (s *Store) install(in installation) (uint64, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var woken []*Follower
-	touched := len(parts) > 0
-	for _, a := range slices.SortedFunc(maps.Keys(parts), fwd.Audience.Compare) {
+	var replicas []*Replica
+	touched := len(in.parts) > 0
+	for _, a := range slices.SortedFunc(maps.Keys(in.parts), fwd.Audience.Compare) {
 		c := s.channel(a)
-		c.advance(parts[a], s.opts.Recent)
+		c.advance(in.parts[a], s.opts.Recent)
 		for f := range c.followers {
-			woken = f.mark(cause, woken)
+			woken = f.mark(in.cause, woken)
+		}
+		for r := range s.replicas {
+			if r.mark(a, in.cause) {
+				replicas = append(replicas, r)
+			}
 		}
 		s.release(a)
 	}
-	for _, z := range zones {
+	for _, z := range in.zones {
 		var changed bool
-		changed, woken = s.place(z, cause, woken)
+		changed, woken = s.place(z, in.cause, woken)
 		touched = touched || changed
 	}
-	if touched {
+	switch {
+	case in.number != 0:
+		s.revision = in.number
+	case touched:
 		s.revision++
 	}
-	return s.revision, woken
+	if in.epoch != 0 {
+		s.epoch.Store(in.epoch)
+	}
+	return s.revision, func() {
+		for _, f := range woken {
+			f.wake()
+		}
+		for _, r := range replicas {
+			r.wake()
+		}
+	}
 }
 
 // place applies one NodeZone and says whether anything changed. A node that is gone keeps its last zone while somebody

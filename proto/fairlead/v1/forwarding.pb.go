@@ -57,6 +57,25 @@
 // current one, the difference if it still knows the version with this digest, else the whole part with replace = true.
 // Epoch and revision in Hello.held tell which replica authored it; they order, digests decide.
 //
+// # Epochs
+//
+// At any time one controller, the leader, authors tables; the Lease that makes it the leader gives it an epoch, greater than
+// all before. Replicas carry the leader's revisions on under its epoch and its numbers. A Welcome names the epoch; a
+// Heartbeat does so when another leader has taken over since, and precedes the first Revision of that one. Numbers go on
+// growing on a stream. A follower refuses an epoch that is older than one that it has heard of: it cancels the stream, keeps
+// what it has, and goes to another replica.
+//
+// # Replicas
+//
+// A Hello with ROLE_REPLICA, to the leader alone, asks for the rows of everybody: its Revisions have audiences in place of
+// common, zone and node. The first one is whole; held.common_digest spares its COMMON part, and held.revision is a number
+// that the leader's must not fall behind. One more part, REPLICA, says what replicas need to serve agents:
+//
+//	kind 5  place of a Node  its name      value: its zone (UTF-8, empty bytes for none)
+//	kind 6  agent's Pod      its name      value: AgentPod
+//
+// A replica's Heartbeat.digest is the sum of the digests of all parts of all audiences. Replicas do not report.
+//
 // # Upgrade rules
 //
 // Newer controller, older agent: unknown row kinds and unknown fields are kept as bytes, summed, counted
@@ -190,12 +209,13 @@ func (Scope) EnumDescriptor() ([]byte, []int) {
 	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{1}
 }
 
-// AGENT is an agent of one node. Other roles are reserved for replicas.
+// AGENT is an agent of one node, REPLICA a controller that serves agents what the leader computes.
 type Hello_Role int32
 
 const (
 	Hello_ROLE_UNSPECIFIED Hello_Role = 0
 	Hello_ROLE_AGENT       Hello_Role = 1
+	Hello_ROLE_REPLICA     Hello_Role = 2
 )
 
 // Enum value maps for Hello_Role.
@@ -203,10 +223,12 @@ var (
 	Hello_Role_name = map[int32]string{
 		0: "ROLE_UNSPECIFIED",
 		1: "ROLE_AGENT",
+		2: "ROLE_REPLICA",
 	}
 	Hello_Role_value = map[string]int32{
 		"ROLE_UNSPECIFIED": 0,
 		"ROLE_AGENT":       1,
+		"ROLE_REPLICA":     2,
 	}
 )
 
@@ -286,7 +308,7 @@ func (x Backend_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Backend_State.Descriptor instead.
 func (Backend_State) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{12, 0}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{13, 0}
 }
 
 type FollowRequest struct {
@@ -473,7 +495,7 @@ func (*FollowResponse_Heartbeat) isFollowResponse_Message() {}
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Role  Hello_Role             `protobuf:"varint,1,opt,name=role,proto3,enum=fairlead.v1.Hello_Role" json:"role,omitempty"`
-	// node is the Kubernetes name of the node whose table is asked for.
+	// node is the Kubernetes name of the node whose table is asked for; of a replica, the address where it serves agents.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	// version is the follower's software version, for people.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
@@ -639,7 +661,7 @@ func (x *Held) GetNodeDigest() uint64 {
 // Welcome is the server's first message.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// epoch grows with each new author of tables: revision numbers of different epochs do not compare.
+	// epoch grows with each new author of tables, see "Epochs".
 	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// version is the server's software version, for people.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
@@ -720,10 +742,14 @@ type Revision struct {
 	// Zero when a resume rather than a change caused it.
 	CauseUnixMicros uint64 `protobuf:"varint,2,opt,name=cause_unix_micros,json=causeUnixMicros,proto3" json:"cause_unix_micros,omitempty"`
 	// more is true on every message of a revision but its last.
-	More          bool  `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
-	Common        *Part `protobuf:"bytes,4,opt,name=common,proto3" json:"common,omitempty"`
-	Zone          *Part `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
-	Node          *Part `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	More   bool  `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	Common *Part `protobuf:"bytes,4,opt,name=common,proto3" json:"common,omitempty"`
+	Zone   *Part `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
+	Node   *Part `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	// audiences are what a replica gets in place of the three parts. Several may name the same audience; they add up.
+	Audiences []*Audience `protobuf:"bytes,7,rep,name=audiences,proto3" json:"audiences,omitempty"`
+	// whole is true on every message of a replica's first revision: what it does not name is gone.
+	Whole         bool `protobuf:"varint,8,opt,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -800,6 +826,100 @@ func (x *Revision) GetNode() *Part {
 	return nil
 }
 
+func (x *Revision) GetAudiences() []*Audience {
+	if x != nil {
+		return x.Audiences
+	}
+	return nil
+}
+
+func (x *Revision) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+// Audience is the change of one part among those of all nodes. Exactly one part is set; none, in a whole revision, is the
+// COMMON part as the replica holds it.
+type Audience struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the zone or of the Node.
+	Name   string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Common *Part  `protobuf:"bytes,4,opt,name=common,proto3" json:"common,omitempty"`
+	Zone   *Part  `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
+	Node   *Part  `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	// replica is for replicas alone.
+	Replica       *Part `protobuf:"bytes,7,opt,name=replica,proto3" json:"replica,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Audience) Reset() {
+	*x = Audience{}
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Audience) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Audience) ProtoMessage() {}
+
+func (x *Audience) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Audience.ProtoReflect.Descriptor instead.
+func (*Audience) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Audience) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Audience) GetCommon() *Part {
+	if x != nil {
+		return x.Common
+	}
+	return nil
+}
+
+func (x *Audience) GetZone() *Part {
+	if x != nil {
+		return x.Zone
+	}
+	return nil
+}
+
+func (x *Audience) GetNode() *Part {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *Audience) GetReplica() *Part {
+	if x != nil {
+		return x.Replica
+	}
+	return nil
+}
+
 // Part is the change of one part of a table. Absent means unchanged. Over the messages of one revision its rows add up;
 // replace counts on its first message, digest on its last.
 type Part struct {
@@ -818,7 +938,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[6]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +950,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[6]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +963,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Part) GetReplace() bool {
@@ -885,7 +1005,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[7]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1017,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[7]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1030,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Row) GetKey() []byte {
@@ -934,14 +1054,16 @@ type Heartbeat struct {
 	// digest of the whole table.
 	Digest uint64 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// controllers is as in Welcome, sent when it has changed since; absent: unchanged.
-	Controllers   []string `protobuf:"bytes,3,rep,name=controllers,proto3" json:"controllers,omitempty"`
+	Controllers []string `protobuf:"bytes,3,rep,name=controllers,proto3" json:"controllers,omitempty"`
+	// epoch is that of what follows, sent when it has changed since the Welcome or an earlier Heartbeat; 0: unchanged.
+	Epoch         uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[8]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1075,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[8]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1088,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Heartbeat) GetNumber() uint64 {
@@ -990,6 +1112,13 @@ func (x *Heartbeat) GetControllers() []string {
 	return nil
 }
 
+func (x *Heartbeat) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 // Report tells what became of a revision in the follower's kernel.
 type Report struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1008,7 +1137,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[9]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1149,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[9]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1162,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Report) GetEpoch() uint64 {
@@ -1086,7 +1215,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[10]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1227,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[10]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1240,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Notice) GetNamespace() string {
@@ -1182,7 +1311,7 @@ type ServicePort struct {
 
 func (x *ServicePort) Reset() {
 	*x = ServicePort{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[11]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1323,7 @@ func (x *ServicePort) String() string {
 func (*ServicePort) ProtoMessage() {}
 
 func (x *ServicePort) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[11]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1336,7 @@ func (x *ServicePort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicePort.ProtoReflect.Descriptor instead.
 func (*ServicePort) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ServicePort) GetNamespace() string {
@@ -1346,7 +1475,7 @@ type Backend struct {
 
 func (x *Backend) Reset() {
 	*x = Backend{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[12]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1487,7 @@ func (x *Backend) String() string {
 func (*Backend) ProtoMessage() {}
 
 func (x *Backend) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[12]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1500,7 @@ func (x *Backend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backend.ProtoReflect.Descriptor instead.
 func (*Backend) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Backend) GetState() Backend_State {
@@ -1392,7 +1521,7 @@ type Prefix struct {
 
 func (x *Prefix) Reset() {
 	*x = Prefix{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[13]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1533,7 @@ func (x *Prefix) String() string {
 func (*Prefix) ProtoMessage() {}
 
 func (x *Prefix) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[13]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1546,7 @@ func (x *Prefix) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefix.ProtoReflect.Descriptor instead.
 func (*Prefix) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Prefix) GetAddress() []byte {
@@ -1451,7 +1580,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[14]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1592,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[14]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1605,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Node) GetDeleting() bool {
@@ -1518,7 +1647,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[15]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1659,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[15]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1672,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Cluster) GetServiceCidrs() []*Prefix {
@@ -1551,6 +1680,60 @@ func (x *Cluster) GetServiceCidrs() []*Prefix {
 		return x.ServiceCidrs
 	}
 	return nil
+}
+
+// AgentPod is the value of a kind 6 row: a Pod in the agents' namespace, which an agent's token may be bound to.
+type AgentPod struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// node that the Pod is bound to; empty where that is not known.
+	Node          string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentPod) Reset() {
+	*x = AgentPod{}
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentPod) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentPod) ProtoMessage() {}
+
+func (x *AgentPod) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentPod.ProtoReflect.Descriptor instead.
+func (*AgentPod) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AgentPod) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *AgentPod) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 var File_fairlead_v1_forwarding_proto protoreflect.FileDescriptor
@@ -1566,18 +1749,19 @@ const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\awelcome\x18\x01 \x01(\v2\x14.fairlead.v1.WelcomeH\x00R\awelcome\x123\n" +
 	"\brevision\x18\x02 \x01(\v2\x15.fairlead.v1.RevisionH\x00R\brevision\x126\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x16.fairlead.v1.HeartbeatH\x00R\theartbeatB\t\n" +
-	"\amessage\"\xef\x01\n" +
+	"\amessage\"\x81\x02\n" +
 	"\x05Hello\x12+\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x17.fairlead.v1.Hello.RoleR\x04role\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\tR\x04mode\x12\"\n" +
 	"\fcapabilities\x18\x05 \x03(\tR\fcapabilities\x12%\n" +
-	"\x04held\x18\x06 \x01(\v2\x11.fairlead.v1.HeldR\x04held\",\n" +
+	"\x04held\x18\x06 \x01(\v2\x11.fairlead.v1.HeldR\x04held\">\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
-	"ROLE_AGENT\x10\x01\"\x9f\x01\n" +
+	"ROLE_AGENT\x10\x01\x12\x10\n" +
+	"\fROLE_REPLICA\x10\x02\"\x9f\x01\n" +
 	"\x04Held\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12#\n" +
@@ -1590,14 +1774,22 @@ const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x122\n" +
 	"\x15heartbeat_interval_ms\x18\x03 \x01(\rR\x13heartbeatIntervalMs\x12 \n" +
-	"\vcontrollers\x18\x04 \x03(\tR\vcontrollers\"\xdb\x01\n" +
+	"\vcontrollers\x18\x04 \x03(\tR\vcontrollers\"\xa6\x02\n" +
 	"\bRevision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
 	"\x11cause_unix_micros\x18\x02 \x01(\x04R\x0fcauseUnixMicros\x12\x12\n" +
 	"\x04more\x18\x03 \x01(\bR\x04more\x12)\n" +
 	"\x06common\x18\x04 \x01(\v2\x11.fairlead.v1.PartR\x06common\x12%\n" +
 	"\x04zone\x18\x05 \x01(\v2\x11.fairlead.v1.PartR\x04zone\x12%\n" +
-	"\x04node\x18\x06 \x01(\v2\x11.fairlead.v1.PartR\x04node\"t\n" +
+	"\x04node\x18\x06 \x01(\v2\x11.fairlead.v1.PartR\x04node\x123\n" +
+	"\taudiences\x18\a \x03(\v2\x15.fairlead.v1.AudienceR\taudiences\x12\x14\n" +
+	"\x05whole\x18\b \x01(\bR\x05whole\"\xd0\x01\n" +
+	"\bAudience\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
+	"\x06common\x18\x04 \x01(\v2\x11.fairlead.v1.PartR\x06common\x12%\n" +
+	"\x04zone\x18\x05 \x01(\v2\x11.fairlead.v1.PartR\x04zone\x12%\n" +
+	"\x04node\x18\x06 \x01(\v2\x11.fairlead.v1.PartR\x04node\x12+\n" +
+	"\areplica\x18\a \x01(\v2\x11.fairlead.v1.PartR\areplicaJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"t\n" +
 	"\x04Part\x12\x18\n" +
 	"\areplace\x18\x01 \x01(\bR\areplace\x12\x16\n" +
 	"\x06remove\x18\x02 \x03(\fR\x06remove\x12\"\n" +
@@ -1605,11 +1797,12 @@ const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\x06R\x06digest\"-\n" +
 	"\x03Row\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"]\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"s\n" +
 	"\tHeartbeat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12 \n" +
-	"\vcontrollers\x18\x03 \x03(\tR\vcontrollers\"\xa4\x01\n" +
+	"\vcontrollers\x18\x03 \x03(\tR\vcontrollers\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\"\xa4\x01\n" +
 	"\x06Report\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
@@ -1658,7 +1851,10 @@ const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\tpod_cidrs\x18\x03 \x03(\v2\x13.fairlead.v1.PrefixR\bpodCidrs\x12\x1c\n" +
 	"\taddresses\x18\x04 \x03(\fR\taddresses\"C\n" +
 	"\aCluster\x128\n" +
-	"\rservice_cidrs\x18\x01 \x03(\v2\x13.fairlead.v1.PrefixR\fserviceCidrs*[\n" +
+	"\rservice_cidrs\x18\x01 \x03(\v2\x13.fairlead.v1.PrefixR\fserviceCidrs\"0\n" +
+	"\bAgentPod\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node*[\n" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPROTOCOL_TCP\x10\x01\x12\x10\n" +
@@ -1687,7 +1883,7 @@ func file_fairlead_v1_forwarding_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_forwarding_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fairlead_v1_forwarding_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_fairlead_v1_forwarding_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_fairlead_v1_forwarding_proto_goTypes = []any{
 	(Protocol)(0),          // 0: fairlead.v1.Protocol
 	(Scope)(0),             // 1: fairlead.v1.Scope
@@ -1699,43 +1895,50 @@ var file_fairlead_v1_forwarding_proto_goTypes = []any{
 	(*Held)(nil),           // 7: fairlead.v1.Held
 	(*Welcome)(nil),        // 8: fairlead.v1.Welcome
 	(*Revision)(nil),       // 9: fairlead.v1.Revision
-	(*Part)(nil),           // 10: fairlead.v1.Part
-	(*Row)(nil),            // 11: fairlead.v1.Row
-	(*Heartbeat)(nil),      // 12: fairlead.v1.Heartbeat
-	(*Report)(nil),         // 13: fairlead.v1.Report
-	(*Notice)(nil),         // 14: fairlead.v1.Notice
-	(*ServicePort)(nil),    // 15: fairlead.v1.ServicePort
-	(*Backend)(nil),        // 16: fairlead.v1.Backend
-	(*Prefix)(nil),         // 17: fairlead.v1.Prefix
-	(*Node)(nil),           // 18: fairlead.v1.Node
-	(*Cluster)(nil),        // 19: fairlead.v1.Cluster
+	(*Audience)(nil),       // 10: fairlead.v1.Audience
+	(*Part)(nil),           // 11: fairlead.v1.Part
+	(*Row)(nil),            // 12: fairlead.v1.Row
+	(*Heartbeat)(nil),      // 13: fairlead.v1.Heartbeat
+	(*Report)(nil),         // 14: fairlead.v1.Report
+	(*Notice)(nil),         // 15: fairlead.v1.Notice
+	(*ServicePort)(nil),    // 16: fairlead.v1.ServicePort
+	(*Backend)(nil),        // 17: fairlead.v1.Backend
+	(*Prefix)(nil),         // 18: fairlead.v1.Prefix
+	(*Node)(nil),           // 19: fairlead.v1.Node
+	(*Cluster)(nil),        // 20: fairlead.v1.Cluster
+	(*AgentPod)(nil),       // 21: fairlead.v1.AgentPod
 }
 var file_fairlead_v1_forwarding_proto_depIdxs = []int32{
 	6,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.Hello
-	13, // 1: fairlead.v1.FollowRequest.report:type_name -> fairlead.v1.Report
+	14, // 1: fairlead.v1.FollowRequest.report:type_name -> fairlead.v1.Report
 	8,  // 2: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.Welcome
 	9,  // 3: fairlead.v1.FollowResponse.revision:type_name -> fairlead.v1.Revision
-	12, // 4: fairlead.v1.FollowResponse.heartbeat:type_name -> fairlead.v1.Heartbeat
+	13, // 4: fairlead.v1.FollowResponse.heartbeat:type_name -> fairlead.v1.Heartbeat
 	2,  // 5: fairlead.v1.Hello.role:type_name -> fairlead.v1.Hello.Role
 	7,  // 6: fairlead.v1.Hello.held:type_name -> fairlead.v1.Held
-	10, // 7: fairlead.v1.Revision.common:type_name -> fairlead.v1.Part
-	10, // 8: fairlead.v1.Revision.zone:type_name -> fairlead.v1.Part
-	10, // 9: fairlead.v1.Revision.node:type_name -> fairlead.v1.Part
-	11, // 10: fairlead.v1.Part.put:type_name -> fairlead.v1.Row
-	14, // 11: fairlead.v1.Report.notices:type_name -> fairlead.v1.Notice
-	0,  // 12: fairlead.v1.ServicePort.protocol:type_name -> fairlead.v1.Protocol
-	17, // 13: fairlead.v1.ServicePort.source_ranges:type_name -> fairlead.v1.Prefix
-	1,  // 14: fairlead.v1.ServicePort.cluster_scope:type_name -> fairlead.v1.Scope
-	3,  // 15: fairlead.v1.Backend.state:type_name -> fairlead.v1.Backend.State
-	17, // 16: fairlead.v1.Node.pod_cidrs:type_name -> fairlead.v1.Prefix
-	17, // 17: fairlead.v1.Cluster.service_cidrs:type_name -> fairlead.v1.Prefix
-	4,  // 18: fairlead.v1.Forwarding.Follow:input_type -> fairlead.v1.FollowRequest
-	5,  // 19: fairlead.v1.Forwarding.Follow:output_type -> fairlead.v1.FollowResponse
-	19, // [19:20] is the sub-list for method output_type
-	18, // [18:19] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	11, // 7: fairlead.v1.Revision.common:type_name -> fairlead.v1.Part
+	11, // 8: fairlead.v1.Revision.zone:type_name -> fairlead.v1.Part
+	11, // 9: fairlead.v1.Revision.node:type_name -> fairlead.v1.Part
+	10, // 10: fairlead.v1.Revision.audiences:type_name -> fairlead.v1.Audience
+	11, // 11: fairlead.v1.Audience.common:type_name -> fairlead.v1.Part
+	11, // 12: fairlead.v1.Audience.zone:type_name -> fairlead.v1.Part
+	11, // 13: fairlead.v1.Audience.node:type_name -> fairlead.v1.Part
+	11, // 14: fairlead.v1.Audience.replica:type_name -> fairlead.v1.Part
+	12, // 15: fairlead.v1.Part.put:type_name -> fairlead.v1.Row
+	15, // 16: fairlead.v1.Report.notices:type_name -> fairlead.v1.Notice
+	0,  // 17: fairlead.v1.ServicePort.protocol:type_name -> fairlead.v1.Protocol
+	18, // 18: fairlead.v1.ServicePort.source_ranges:type_name -> fairlead.v1.Prefix
+	1,  // 19: fairlead.v1.ServicePort.cluster_scope:type_name -> fairlead.v1.Scope
+	3,  // 20: fairlead.v1.Backend.state:type_name -> fairlead.v1.Backend.State
+	18, // 21: fairlead.v1.Node.pod_cidrs:type_name -> fairlead.v1.Prefix
+	18, // 22: fairlead.v1.Cluster.service_cidrs:type_name -> fairlead.v1.Prefix
+	4,  // 23: fairlead.v1.Forwarding.Follow:input_type -> fairlead.v1.FollowRequest
+	5,  // 24: fairlead.v1.Forwarding.Follow:output_type -> fairlead.v1.FollowResponse
+	24, // [24:25] is the sub-list for method output_type
+	23, // [23:24] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_forwarding_proto_init() }
@@ -1758,7 +1961,7 @@ func file_fairlead_v1_forwarding_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_forwarding_proto_rawDesc), len(file_fairlead_v1_forwarding_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

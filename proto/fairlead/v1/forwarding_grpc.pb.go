@@ -57,6 +57,25 @@
 // current one, the difference if it still knows the version with this digest, else the whole part with replace = true.
 // Epoch and revision in Hello.held tell which replica authored it; they order, digests decide.
 //
+// # Epochs
+//
+// At any time one controller, the leader, authors tables; the Lease that makes it the leader gives it an epoch, greater than
+// all before. Replicas carry the leader's revisions on under its epoch and its numbers. A Welcome names the epoch; a
+// Heartbeat does so when another leader has taken over since, and precedes the first Revision of that one. Numbers go on
+// growing on a stream. A follower refuses an epoch that is older than one that it has heard of: it cancels the stream, keeps
+// what it has, and goes to another replica.
+//
+// # Replicas
+//
+// A Hello with ROLE_REPLICA, to the leader alone, asks for the rows of everybody: its Revisions have audiences in place of
+// common, zone and node. The first one is whole; held.common_digest spares its COMMON part, and held.revision is a number
+// that the leader's must not fall behind. One more part, REPLICA, says what replicas need to serve agents:
+//
+//	kind 5  place of a Node  its name      value: its zone (UTF-8, empty bytes for none)
+//	kind 6  agent's Pod      its name      value: AgentPod
+//
+// A replica's Heartbeat.digest is the sum of the digests of all parts of all audiences. Replicas do not report.
+//
 // # Upgrade rules
 //
 // Newer controller, older agent: unknown row kinds and unknown fields are kept as bytes, summed, counted

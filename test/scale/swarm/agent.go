@@ -144,11 +144,11 @@ func (a *agent) follow(ctx context.Context, address string) error {
 	if welcome == nil {
 		return fmt.Errorf("first message is %T: want a welcome", first.GetMessage())
 	}
+	if err := a.enter(welcome.GetEpoch()); err != nil {
+		return err
+	}
 	a.mu.Lock()
 	a.connected = true
-	if a.epoch != welcome.GetEpoch() {
-		a.epoch, a.number = welcome.GetEpoch(), 0
-	}
 	a.mu.Unlock()
 	a.swarm.streams.Add(1)
 	patience := 3 * time.Duration(welcome.GetHeartbeatIntervalMs()) * time.Millisecond
@@ -179,6 +179,9 @@ func (a *agent) receive(stream grpc.BidiStreamingClient[fairleadv1.FollowRequest
 		}
 		heard()
 		if beat := m.GetHeartbeat(); beat != nil {
+			if err := a.enter(max(beat.GetEpoch(), a.held().Epoch)); err != nil {
+				return err
+			}
 			if digest := a.held().Digest; digest != beat.GetDigest() {
 				return fmt.Errorf("heartbeat: digest %016x, held %016x: %w", beat.GetDigest(), digest, fwd.ErrDigest)
 			}
@@ -202,6 +205,21 @@ func (a *agent) receive(stream grpc.BidiStreamingClient[fairleadv1.FollowRequest
 			return fmt.Errorf("send report: %w", err)
 		}
 	}
+}
+
+var errFenced = errors.New("a controller of an older epoch")
+
+// enter takes an epoch that is not older than the one before. Numbers of one epoch only grow, whoever sends them.
+func (a *agent) enter(epoch uint64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if epoch < a.epoch {
+		return errFenced
+	}
+	if epoch > a.epoch {
+		a.epoch, a.number = epoch, 0
+	}
+	return nil
 }
 
 func (a *agent) held() Held {

@@ -112,17 +112,17 @@ type Expected struct {
 func (e Expected) check(c claims, now time.Time) error {
 	switch {
 	case !slices.Contains(c.audience, e.Audience):
-		return fmt.Errorf("the token is not for the audience %q", e.Audience)
+		return faultf("audience", "the token is not for the audience %q", e.Audience)
 	case c.namespace != e.Namespace || c.account != e.ServiceAccount || c.subject != "system:serviceaccount:"+e.Namespace+":"+e.ServiceAccount:
-		return fmt.Errorf("the token is not of the ServiceAccount %s/%s", e.Namespace, e.ServiceAccount)
+		return faultf("account", "the token is not of the ServiceAccount %s/%s", e.Namespace, e.ServiceAccount)
 	case c.pod == "" || c.podUID == "":
-		return errors.New("the token is not bound to a Pod: use a projected volume")
+		return faultf("unbound", "the token is not bound to a Pod: use a projected volume")
 	case c.node == "":
-		return errors.New("the token names no node: API servers do so from 1.32 on")
+		return faultf("unbound", "the token names no node: API servers do so from 1.32 on")
 	case now.After(c.notAfter.Add(leeway)):
-		return fmt.Errorf("the token ended at %s, and it is %s here: if it is fresh, set the clocks", stamp(c.notAfter), stamp(now))
+		return faultf("time", "the token ended at %s, and it is %s here: if it is fresh, set the clocks", stamp(c.notAfter), stamp(now))
 	case now.Before(c.notBefore.Add(-leeway)):
-		return fmt.Errorf("the token begins at %s, and it is %s here: set the clocks", stamp(c.notBefore), stamp(now))
+		return faultf("time", "the token begins at %s, and it is %s here: set the clocks", stamp(c.notBefore), stamp(now))
 	}
 	return nil
 }

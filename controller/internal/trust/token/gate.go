@@ -45,37 +45,70 @@ func NewGate(cfg Config) *Gate { return &Gate{cfg: cfg} }
 func (g *Gate) Authorize(ctx context.Context, node string) error {
 	raw, err := bearer(ctx)
 	if err != nil {
-		return unauthenticated(err)
+		return unauthenticated("no token", err)
 	}
 	c, err := read(raw)
 	if err != nil {
-		return unauthenticated(err)
+		return unauthenticated("malformed", err)
 	}
 	if err := g.cfg.Expected.check(c, g.cfg.Now()); err != nil {
-		return unauthenticated(err)
+		return unauthenticated("malformed", err)
 	}
 	if c.node != node {
 		// What the token says of itself, the caller knows.
-		return status.Errorf(codes.PermissionDenied, "node %q: the token is of node %q", node, c.node)
+		return &refusal{"node", status.Newf(codes.PermissionDenied, "node %q: the token is of node %q", node, c.node)}
 	}
 	if err := g.cfg.Signatures.Verify(ctx, raw); err != nil {
 		if errors.Is(err, ErrUnavailable) {
-			return status.Error(codes.Unavailable, ErrUnavailable.Error())
+			return &refusal{"unavailable", status.New(codes.Unavailable, ErrUnavailable.Error())}
 		}
-		return unauthenticated(err)
+		return unauthenticated("signature", err)
 	}
 	// Last, so that only those who hold a good token learn of Pods.
 	switch uid, bound, ok := g.cfg.Pod(c.namespace, c.pod); {
 	case !ok || uid != c.podUID:
-		return unauthenticated(fmt.Errorf("the token's Pod %s/%s does not exist any more", c.namespace, c.pod))
+		return unauthenticated("pod", fmt.Errorf("the token's Pod %s/%s does not exist any more", c.namespace, c.pod))
 	case bound != "" && bound != node:
-		return status.Errorf(codes.PermissionDenied, "node %q: the token's Pod is not on it", node)
+		return &refusal{"node", status.Newf(codes.PermissionDenied, "node %q: the token's Pod is not on it", node)}
 	}
 	return nil
 }
 
-func unauthenticated(err error) error {
-	return status.Error(codes.Unauthenticated, err.Error())
+// Reasons are the words that a refusal's Reason can be, for metrics, sorted.
+func Reasons() []string {
+	return []string{"account", "audience", "malformed", "no token", "node", "pod", "signature", "time", "unavailable", "unbound"}
+}
+
+// refusal is the gRPC status of a caller who is not let in, and a word for why.
+type refusal struct {
+	reason string
+	status *status.Status
+}
+
+func (r *refusal) Error() string { return r.status.Err().Error() }
+
+// GRPCStatus is what status.FromError asks for.
+func (r *refusal) GRPCStatus() *status.Status { return r.status }
+
+// Reason is one of Reasons.
+func (r *refusal) Reason() string { return r.reason }
+
+// fault is what is wrong with the claims of a token.
+type fault struct{ reason, text string }
+
+func (f *fault) Error() string { return f.text }
+
+func faultf(reason, format string, args ...any) error {
+	return &fault{reason, fmt.Sprintf(format, args...)}
+}
+
+// unauthenticated refuses for a reason, unless err knows a better one.
+func unauthenticated(reason string, err error) error {
+	var f *fault
+	if errors.As(err, &f) {
+		reason = f.reason
+	}
+	return &refusal{reason, status.New(codes.Unauthenticated, err.Error())}
 }
 
 // bearer returns the one token of a call.

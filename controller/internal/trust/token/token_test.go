@@ -8,7 +8,9 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +55,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 	stolen := strings.Split(api.sign("first", good(now)), ".")
 	other := strings.Split(api.sign("first", with(good(now), map[string]any{"node": map[string]any{"name": "n2"}})), ".")
+	reasons := map[string]string{}
 	for _, c := range []struct {
 		name, raw, node string
 		code            codes.Code
@@ -97,7 +100,24 @@ func TestWhoIsLetIn(t *testing.T) {
 			if err != nil && len(c.raw) > 20 && strings.Contains(err.Error(), c.raw[:20]) {
 				t.Errorf("the token is quoted: %v", err)
 			}
+			var r interface{ Reason() string }
+			if errors.As(err, &r) {
+				reasons[c.name] = r.Reason()
+			}
 		})
+	}
+	for name, want := range map[string]string{
+		"good": "", "wrong node": "node", "Pod on another node": "node", "another audience": "audience", "another subject": "account", "no node": "unbound",
+		"a clock an hour behind": "time", "foreign issuer": "signature", "alg none": "signature", "deleted Pod": "pod", "two parts": "malformed",
+	} {
+		if got := reasons[name]; got != want {
+			t.Errorf("%s: reason %q, want %q", name, got, want)
+		}
+	}
+	for name, got := range reasons {
+		if !slices.Contains(Reasons(), got) {
+			t.Errorf("%s: reason %q is not among Reasons", name, got)
+		}
 	}
 }
 

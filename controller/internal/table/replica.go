@@ -1,0 +1,163 @@
+package table
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
+	"github.com/fairlead/fairlead/proto/fwd"
+)
+
+// Replica is a position in the store of one who takes the rows of everybody, with the audiences they are for. Its methods
+// are safe for concurrent use; Next is meant for one goroutine.
+type Replica struct {
+	store   *Store
+	changed chan struct{}
+
+	// Store.mu guards the rest.
+	// held are the parts as they were taken last, but for empty ones.
+	held map[fwd.Audience]*fwd.Part
+	// stale are the audiences that have changed since; dirty says that there is something to take.
+	stale         map[fwd.Audience]struct{}
+	dirty, closed bool
+	number        uint64
+	cause         time.Time
+	// took: the first revision was taken.
+	took bool
+}
+
+// FollowAll starts to follow all tables. The first Next gives all of them, but for the common part where held names a
+// version of it that is known. Revisions to come have higher numbers than held has. Close must be called in the end.
+func (s *Store) FollowAll(held *fairleadv1.Held) *Replica {
+	r := &Replica{
+		store: s, changed: make(chan struct{}, 1), dirty: true,
+		held: map[fwd.Audience]*fwd.Part{}, stale: map[fwd.Audience]struct{}{},
+	}
+	r.changed <- struct{}{} // room for one: does not block
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision = max(s.revision, held.GetRevision())
+	common := fwd.Audience{Scope: fwd.Common}
+	if c, ok := s.channels[common]; ok {
+		if part := c.held(held.GetCommonDigest()); part != nil && part.Len() > 0 {
+			r.held[common] = part
+		}
+	}
+	for a := range s.channels {
+		r.stale[a] = struct{}{}
+	}
+	s.replicas[r] = struct{}{}
+	return r
+}
+
+// Changed delivers one value when there is something to take, the first one at once.
+func (r *Replica) Changed() <-chan struct{} { return r.changed }
+
+// NeedsSnapshot is false: replicas are few, and agents wait for them.
+func (r *Replica) NeedsSnapshot() bool { return false }
+
+// passage is the way of one audience's part to the present.
+type passage struct {
+	audience fwd.Audience
+	change   *change // nil: as it is held
+}
+
+// Next takes all that was published since the last call, as Follower.Next does.
+func (r *Replica) Next() (messages []Message, cause time.Time) {
+	rev, whole, passages := r.take()
+	if rev == nil {
+		return nil, time.Time{}
+	}
+	var entries [][]byte
+	for _, p := range passages {
+		if p.change == nil {
+			entries = append(entries, entry(p.audience, nil))
+			continue
+		}
+		for _, section := range r.store.encode(p.change) {
+			entries = append(entries, entry(p.audience, section))
+		}
+	}
+	rev.whole = whole
+	return rev.cut(entries, r.store.opts.MessageBytes), rev.cause
+}
+
+// take moves the position; nil is nothing to take.
+func (r *Replica) take() (rev *revision, whole bool, passages []passage) {
+	s := r.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !r.dirty || r.closed {
+		return nil, false, nil
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(r.stale), fwd.Audience.Compare) {
+		c := s.channel(a)
+		from, to := r.held[a], c.current.part
+		switch {
+		case from == to && from != nil && !r.took:
+			passages = append(passages, passage{audience: a})
+		case from == to || from == nil && to.Len() == 0:
+		default:
+			passages = append(passages, passage{a, c.changeFrom(from)})
+		}
+		if r.held[a] = to; to.Len() == 0 {
+			delete(r.held, a)
+		}
+		s.release(a)
+	}
+	rev, whole = &revision{number: s.revision, cause: r.cause}, !r.took
+	clear(r.stale)
+	r.number, r.dirty, r.took, r.cause = s.revision, false, true, time.Time{}
+	return rev, whole, passages
+}
+
+// Position is as Follower.Position.
+func (r *Replica) Position() (through, last uint64) {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	return r.through(), r.number
+}
+
+// Heartbeat is as Follower.Heartbeat; the digest is the sum of all parts'.
+func (r *Replica) Heartbeat() (number, digest uint64) {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	for _, p := range r.held {
+		digest += p.Digest()
+	}
+	return r.through(), digest
+}
+
+func (r *Replica) through() uint64 {
+	if r.dirty {
+		return r.number
+	}
+	return r.store.revision
+}
+
+// Close ends it; more than once is allowed.
+func (r *Replica) Close() {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	r.closed = true
+	delete(r.store.replicas, r)
+}
+
+// mark notes that an audience has a new part, and returns whether r must be woken. The caller has Store.mu.
+func (r *Replica) mark(a fwd.Audience, cause time.Time) (wake bool) {
+	if r.took && !cause.IsZero() && (r.cause.IsZero() || cause.Before(r.cause)) {
+		r.cause = cause
+	}
+	r.stale[a] = struct{}{}
+	wake, r.dirty = !r.dirty, true
+	return wake
+}
+
+// wake is called without any lock.
+func (r *Replica) wake() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
