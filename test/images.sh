@@ -21,7 +21,10 @@ tag=${TAG:-dev}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/fairlead
 out=${OUT:-bin/images}
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
-mkdir -p "$out"
+mkdir -p "$out" "$cache/images"
+# Two builds at once would take each other's layers and archives.
+exec 9>"$cache/images/.lock"
+flock 9
 
 # base NAME gives the build argument of an image's base, if the caller or the engine chose one.
 base() {

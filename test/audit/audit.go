@@ -26,11 +26,16 @@ type Event struct {
 	} `json:"user"`
 	UserAgent string `json:"userAgent"`
 	ObjectRef struct {
+		APIGroup    string `json:"apiGroup"`
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
 		Namespace   string `json:"namespace"`
 		Name        string `json:"name"`
 	} `json:"objectRef"`
+	// ResponseStatus is there from the stage ResponseStarted on.
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
 	RequestObject json.RawMessage `json:"requestObject"`
 	// Received is when the API server got the request, Staged when it reached the stage;
 	// both to the microsecond.

@@ -75,6 +75,12 @@ func (c *Chart) Install(ctx context.Context, kubeconfig, values string) (string,
 	return string(out), err
 }
 
+// Test runs the chart's test and returns what helm prints, the log of the test's Pod included.
+func (c *Chart) Test(ctx context.Context, kubeconfig string) (string, error) {
+	out, err := c.run(ctx, "", "test", "fairlead", "--kubeconfig", kubeconfig, "--namespace", Namespace, "--logs", "--timeout", "2m")
+	return string(out), err
+}
+
 // Uninstall removes what Install made.
 func (c *Chart) Uninstall(ctx context.Context, kubeconfig string) error {
 	_, err := c.run(ctx, "", "uninstall", "fairlead", "--kubeconfig", kubeconfig, "--namespace", Namespace)

@@ -71,6 +71,7 @@ func TestDefaults(t *testing.T) {
 	c.LogFormat, a.LogFormat = "json", "json" // who runs Pods collects their logs
 	c.LeaseNamespace, c.Trust.AgentServiceAccount = Namespace, Namespace+"/fairlead-agent"
 	a.Trust.APIServers = []string{"192.0.2.1:6443"}
+	a.ProcSys, a.ReplaceKubeProxy = "/host/proc/sys", true // a container's own is read-only, and whoever installs this has a kube-proxy
 	gotC, gotA := controller.Defaults(), agent.Defaults()
 	gotA.NodeName = "node"
 	for component, bind := range map[string]func(*pflag.FlagSet){"controller": gotC.Bind, "agent": gotA.Bind} {
@@ -186,12 +187,15 @@ func TestAgentsRunEverywhere(t *testing.T) {
 		t.Errorf("labels %v", d.Spec.Template.Labels)
 	}
 	c := pod.Containers[0]
-	if c.ReadinessProbe.HTTPGet.Path != "/healthz" || c.LivenessProbe.HTTPGet.Path != "/livez" {
+	if c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.LivenessProbe.HTTPGet.Path != "/livez" {
 		t.Errorf("probes %+v, %+v", c.ReadinessProbe.HTTPGet, c.LivenessProbe.HTTPGet)
 	}
 	for mount, volume := range map[string]func(corev1.VolumeSource) bool{
 		"/run/xtables.lock": func(v corev1.VolumeSource) bool {
 			return v.HostPath != nil && *v.HostPath.Type == corev1.HostPathFileOrCreate && v.HostPath.Path == "/run/xtables.lock"
+		},
+		"/host/proc/sys/net": func(v corev1.VolumeSource) bool {
+			return v.HostPath != nil && *v.HostPath.Type == corev1.HostPathDirectory && v.HostPath.Path == "/proc/sys/net"
 		},
 		"/var/lib/fairlead": func(v corev1.VolumeSource) bool {
 			return v.HostPath != nil && *v.HostPath.Type == corev1.HostPathDirectoryOrCreate && v.HostPath.Path == "/var/lib/fairlead"
@@ -245,7 +249,7 @@ func TestImages(t *testing.T) {
 func TestRemove(t *testing.T) {
 	ordinary := components(t, render(t, someAPI))["agent"].Spec
 	pod := components(t, render(t, someAPI+"agent: {remove: true}\n"))["agent"].Spec
-	if len(pod.InitContainers) != 1 || !slices.Equal(pod.InitContainers[0].Args, []string{"cleanup"}) {
+	if len(pod.InitContainers) != 1 || !slices.Equal(pod.InitContainers[0].Args, []string{"cleanup", "--proc-sys=/host/proc/sys", "--state-dir=/var/lib/fairlead"}) {
 		t.Fatalf("init containers %+v", pod.InitContainers)
 	}
 	cleanup, rest := pod.InitContainers[0], pod.Containers[0]
@@ -254,5 +258,42 @@ func TestRemove(t *testing.T) {
 	}
 	if len(rest.SecurityContext.Capabilities.Add) > 0 || len(rest.Args) > 0 || rest.ReadinessProbe != nil {
 		t.Errorf("what runs after the clean-up is %+v", rest)
+	}
+}
+
+// TestMigration: a node's label says who forwards there, and a node that goes back is cleaned up after kube-proxy took over.
+func TestMigration(t *testing.T) {
+	objects := render(t, someAPI+"migration: {enabled: true, kubeProxyMetrics: 127.0.0.1:1}\n")
+	agents := only[*appsv1.DaemonSet](t, objects, "fairlead-agent").Spec.Template.Spec
+	leaving := only[*appsv1.DaemonSet](t, objects, "fairlead-cleanup").Spec.Template.Spec
+	if agents.NodeSelector["fairlead.io/proxy"] != "fairlead" || leaving.NodeSelector["fairlead.io/proxy"] != "kube-proxy" {
+		t.Errorf("agents run on %v, the clean-up on %v", agents.NodeSelector, leaving.NodeSelector)
+	}
+	if !leaving.HostNetwork || !tolerated(leaving, corev1.Taint{Key: "any.example/taint", Effect: corev1.TaintEffectNoExecute}) {
+		t.Errorf("the clean-up has host network %v and tolerates %+v", leaving.HostNetwork, leaving.Tolerations)
+	}
+	cleanup := leaving.InitContainers[0]
+	if want := []string{"cleanup", "--proc-sys=/host/proc/sys", "--state-dir=/var/lib/fairlead", "--after-kube-proxy=127.0.0.1:1"}; !slices.Equal(cleanup.Args, want) {
+		t.Errorf("arguments %q, want %q", cleanup.Args, want)
+	}
+	if !reflect.DeepEqual(cleanup.SecurityContext, agents.Containers[0].SecurityContext) {
+		t.Errorf("the clean-up has %+v, an agent %+v", cleanup.SecurityContext, agents.Containers[0].SecurityContext)
+	}
+	for _, o := range render(t, someAPI) {
+		if nameOf(t, o) == "fairlead-cleanup" {
+			t.Error("the clean-up is there without a migration")
+		}
+	}
+}
+
+// TestReplaceKubeProxy: agents take kube-proxy's place unless it is to stay.
+func TestReplaceKubeProxy(t *testing.T) {
+	for values, want := range map[string]bool{
+		"": true, "agent: {replaceKubeProxy: false}": false, "controller: {serviceProxyName: fairlead}": false,
+	} {
+		args := components(t, render(t, someAPI+values))["agent"].Spec.Containers[0].Args
+		if got := slices.Contains(args, "--replace-kube-proxy"); got != want {
+			t.Errorf("%q: kube-proxy is replaced: %v, want %v", values, got, want)
+		}
 	}
 }

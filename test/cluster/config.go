@@ -26,6 +26,9 @@ type Config struct {
 	Zones []string
 	// Images are docker archives that every node loads, beside the test bed's own.
 	Images []string
+	// EndpointControllers lets kube-controller-manager write endpoints, as it does unless it is told not to; see
+	// Cluster.RestartControllerManager.
+	EndpointControllers bool
 	// Root is the repository; empty means the one around the working directory.
 	Root string
 	// Stdout gets a line per step; nil means none.

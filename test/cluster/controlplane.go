@@ -119,16 +119,22 @@ func (c *Cluster) apiServer() program {
 	}}
 }
 
-// controllerManager runs without the three controllers that Fairlead replaces. Nodes
-// have their Pod ranges from the plan, so none are handed out.
-func (c *Cluster) controllerManager() program {
-	ca := c.authority.CA()
+// withoutEndpoints are all controllers but the three that Fairlead replaces.
+const withoutEndpoints = "*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"
+
+// controllerManager runs without the three controllers that Fairlead replaces, unless they are asked for. Nodes have their
+// Pod ranges from the plan, so none are handed out.
+func (c *Cluster) controllerManager(endpoints bool) program {
+	ca, controllers := c.authority.CA(), withoutEndpoints
+	if endpoints {
+		controllers = "*"
+	}
 	return program{name: "kube-controller-manager", group: c.group(controlGroup), argv: []string{
 		c.bins["kube-controller-manager"],
 		"--kubeconfig=" + c.kubeconfigOf("kube-controller-manager"),
 		"--bind-address=" + c.plan.apiServer()[0].String(),
 		"--cert-dir=",
-		"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
+		"--controllers=" + controllers,
 		"--allocate-node-cidrs=false",
 		"--leader-elect=false",
 		"--flex-volume-plugin-dir=" + c.files.settings(), // its default is made on the host
@@ -160,7 +166,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	c.say("start the controller manager and the scheduler")
-	for _, p := range []program{c.controllerManager(), c.scheduler()} {
+	for _, p := range []program{c.controllerManager(c.cfg.EndpointControllers), c.scheduler()} {
 		if _, err := c.launch(p); err != nil {
 			return err
 		}
@@ -191,4 +197,15 @@ func joined[T fmt.Stringer](values []T) string {
 		texts[i] = value.String()
 	}
 	return strings.Join(texts, ",")
+}
+
+// RestartControllerManager replaces kube-controller-manager by one with or without its endpoint controllers, as an owner who
+// changes its flags does. It does not wait for the new one to be at work.
+func (c *Cluster) RestartControllerManager(ctx context.Context, endpointControllers bool) error {
+	p := c.controllerManager(endpointControllers)
+	if err := c.kill(ctx, p.name); err != nil {
+		return err
+	}
+	_, err := c.launch(p)
+	return err
 }

@@ -80,6 +80,20 @@ func (n *Node) Run(ctx context.Context, argv ...string) ([]byte, error) {
 	return output, nil
 }
 
+// getScript speaks HTTP with nothing but bash, which every Debian machine has.
+const getScript = `exec 3<>"/dev/tcp/127.0.0.1/$1" && printf 'GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n' "$2" >&3 && cat <&3`
+
+// Get asks a server on the node's loopback. The status is the answer's first line, with a space behind it.
+func (n *Node) Get(ctx context.Context, port, path string) (status, body string, err error) {
+	out, err := n.Run(ctx, "/usr/bin/env", "bash", "-c", getScript, "get", port, path)
+	if err != nil {
+		return "", "", err
+	}
+	head, body, _ := strings.Cut(string(out), "\r\n\r\n")
+	status, _, _ = strings.Cut(head, "\r\n")
+	return status + " ", body, nil
+}
+
 // Cut drops every packet between the node and the host's addresses given, in both
 // directions, as a broken cable would: neither side is told. It adds to earlier cuts.
 func (n *Node) Cut(ctx context.Context, addrs ...netip.Addr) error {

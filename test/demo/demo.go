@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/test/audit"
 	"github.com/fairlead/fairlead/test/cluster"
 	"github.com/fairlead/fairlead/test/fairlead"
+	"github.com/fairlead/fairlead/test/installed"
 	"github.com/fairlead/fairlead/test/traffic"
 	"github.com/fairlead/fairlead/test/web"
 	"github.com/fairlead/fairlead/test/workload"
@@ -28,6 +28,9 @@ type Config struct {
 	Mode string
 	// Nodes is the number of nodes; 0 means 3. In mode ipvs there is one more, whose kernel has IPVS; the others fall back.
 	Nodes int
+	// Pods installs the product's images by its chart, as users do; without it controller and agents are processes. Nodes with
+	// a kernel of their own, as mode ipvs has one, run no Pods.
+	Pods bool
 	// Keep leaves the cluster running.
 	Keep bool
 	// Flips is how often a Pod turns unready and ready again.
@@ -53,6 +56,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Mode == ipvs {
 		asked.IPVSNodes = 1
 	}
+	begin := asProcesses
+	if cfg.Pods {
+		begin = asPods
+		if asked.Images, err = installed.BuildImages(ctx, filepath.Dir(cfg.Bin), cfg.Out); err != nil {
+			return err
+		}
+	}
 	c, err := cluster.Start(ctx, asked)
 	if err != nil {
 		return err
@@ -67,18 +77,16 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		}
 		err = errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 	}()
-	return tellOn(ctx, c, cfg, t)
-}
-
-func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) error {
-	s, err := fairlead.Start(ctx, c, fairlead.Config{Bin: cfg.Bin, Mode: cfg.Mode})
+	p, err := begin(ctx, c, cfg)
 	if err != nil {
 		return err
 	}
-	if err := s.WaitReady(ctx); err != nil {
-		return err
-	}
-	t.say("fairlead-controller runs on the host, fairlead-agent on %d nodes (%s)", len(c.Nodes), modes(ctx, s))
+	return tellOn(ctx, p, cfg, t)
+}
+
+func tellOn(ctx context.Context, p *product, cfg Config, t *teller) error {
+	c := p.cluster
+	t.say("%s (%s)", p.what, modes(ctx, c))
 	vip, err := web.Deploy(ctx, c.Client)
 	if err != nil {
 		return err
@@ -91,7 +99,7 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 		return err
 	}
 	t.say("%d clients (every node, and a Pod), %d requests a second each, a new connection for each, none tried again", len(clients), rate)
-	st, err := newStage(ctx, s)
+	st, err := newStage(ctx, c, p.logs)
 	if err != nil {
 		return err
 	}
@@ -110,7 +118,7 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 		return err
 	}
 	t.say("all %d Pods replaced in %.1f s, one at a time, each draining for %v", web.Replicas, time.Since(begin).Seconds(), web.Drain)
-	watches, err := watchesOf(c)
+	watches, err := watchesOf(c, p.user)
 	if err != nil {
 		return err
 	}
@@ -123,7 +131,7 @@ func tellOn(ctx context.Context, c *cluster.Cluster, cfg Config, t *teller) erro
 
 // Flips turns Pods unready and ready again, n times, in turn, each time until every kernel has it.
 func Flips(ctx context.Context, s *fairlead.System, n int) (int, error) {
-	st, err := newStage(ctx, s)
+	st, err := newStage(ctx, s.Cluster, logsOf(s))
 	if err != nil {
 		return 0, err
 	}
@@ -133,7 +141,7 @@ func Flips(ctx context.Context, s *fairlead.System, n int) (int, error) {
 
 // tellFlips does so, and tells the first.
 func tellFlips(ctx context.Context, s *stage, n int, t *teller) ([]*flip, error) {
-	pods, err := web.ReadyPods(ctx, s.Cluster.Client)
+	pods, err := web.ReadyPods(ctx, s.cluster.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -157,23 +165,6 @@ func tellFlips(ctx context.Context, s *stage, n int, t *teller) ([]*flip, error)
 		t.say("… and %d times more, with each Pod in turn", n-1)
 	}
 	return flips, nil
-}
-
-// modes says by which mode each node forwards.
-func modes(ctx context.Context, s *fairlead.System) string {
-	of := map[string][]string{}
-	for _, n := range s.Cluster.Nodes {
-		mode := s.ModeOf(ctx, n)
-		of[mode] = append(of[mode], n.Name)
-	}
-	if len(of) == 1 {
-		return s.Mode(ctx) + " mode"
-	}
-	var parts []string
-	for _, mode := range slices.Sorted(maps.Keys(of)) {
-		parts = append(parts, mode+" mode on "+strings.Join(of[mode], ", "))
-	}
-	return strings.Join(parts, "; ")
 }
 
 func startTraffic(ctx context.Context, c *cluster.Cluster, vip string) ([]traffic.Client, error) {
@@ -208,12 +199,12 @@ func stopTraffic(ctx context.Context, clients []traffic.Client) ([]workload.Samp
 	return all, errors.Join(errs...)
 }
 
-func watchesOf(c *cluster.Cluster) ([]audit.Watch, error) {
+func watchesOf(c *cluster.Cluster, user string) ([]audit.Watch, error) {
 	events, err := audit.Read(c.AuditLog())
 	if err != nil {
 		return nil, err
 	}
-	return audit.Watches(events, fairlead.UserPrefix), nil
+	return audit.Watches(events, user), nil
 }
 
 // lateConnections returns requests that began after all kernels had a Pod unready, before it was told to be ready

@@ -44,7 +44,7 @@ func (f *flip) last() time.Time {
 // turn tells a Pod to be ready or not, and waits until that is true in every kernel.
 func turn(ctx context.Context, s *stage, pod core.Pod, ready bool) (*flip, error) {
 	f := &flip{pod: pod, ready: ready, asked: time.Now()}
-	if err := Tell(ctx, s.Cluster.Nodes[0], pod, ready); err != nil {
+	if err := Tell(ctx, s.cluster.Nodes[0], pod, ready); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cluster.Patience)
@@ -53,7 +53,7 @@ func turn(ctx context.Context, s *stage, pod core.Pod, ready bool) (*flip, error
 	if err := f.waitStatus(ctx, s); err != nil {
 		return nil, fmt.Errorf("wait for the kubelet to find Pod %s %s: %w", pod.Name, what, err)
 	}
-	if err := f.waitWrite(ctx, s.Cluster); err != nil {
+	if err := f.waitWrite(ctx, s.cluster); err != nil {
 		return nil, fmt.Errorf("find when the API server was told that Pod %s is %s: %w", pod.Name, what, err)
 	}
 	if err := f.waitKernels(ctx, s); err != nil {
@@ -76,7 +76,7 @@ const postScript = `exec 3<>"/dev/tcp/$1/$2" && printf 'POST %s HTTP/1.0\r\nCont
 
 func (f *flip) waitStatus(ctx context.Context, s *stage) error {
 	return wait.PollUntilContextCancel(ctx, lookAgain, true, func(ctx context.Context) (bool, error) {
-		p, err := s.Cluster.Client.CoreV1().Pods(f.pod.Namespace).Get(ctx, f.pod.Name, meta.GetOptions{})
+		p, err := s.cluster.Client.CoreV1().Pods(f.pod.Namespace).Get(ctx, f.pod.Name, meta.GetOptions{})
 		return err == nil && web.IsReady(p) == f.ready, err
 	})
 }
@@ -100,11 +100,11 @@ func (f *flip) waitWrite(ctx context.Context, c *cluster.Cluster) error {
 func (f *flip) waitKernels(ctx context.Context, s *stage) error {
 	f.kernels = map[string]time.Time{}
 	return wait.PollUntilContextCancel(ctx, lookAgain, true, func(context.Context) (bool, error) {
-		for node, agent := range s.Agents {
+		for node, log := range s.logs {
 			if _, done := f.kernels[node]; done {
 				continue
 			}
-			programmed, err := fairlead.Programmed(agent.Log(), f.wrote)
+			programmed, err := fairlead.Programmed(log, f.wrote)
 			if err != nil {
 				return false, err
 			}
@@ -113,7 +113,7 @@ func (f *flip) waitKernels(ctx context.Context, s *stage) error {
 				f.kernels[node] = s.took(node, programmed[0])
 			}
 		}
-		return len(f.kernels) == len(s.Agents), nil
+		return len(f.kernels) == len(s.logs), nil
 	})
 }
 

@@ -4,20 +4,23 @@ import (
 	"context"
 	"time"
 
+	"github.com/fairlead/fairlead/test/cluster"
 	"github.com/fairlead/fairlead/test/commits"
 	"github.com/fairlead/fairlead/test/fairlead"
 )
 
-// stage is a running system, and what the kernels of its nodes say.
+// stage is a running system: its cluster, where its agents log, and what the kernels of its nodes say.
 type stage struct {
-	*fairlead.System
+	cluster *cluster.Cluster
+	// logs are the paths of the agents' logs, kernels what is heard of the nodes' kernels, both by node name.
+	logs    map[string]string
 	kernels map[string]*commits.Log
 }
 
 // newStage listens to the kernels until ctx ends. That of a node which has one of its own is not heard.
-func newStage(ctx context.Context, s *fairlead.System) (*stage, error) {
-	st := &stage{s, map[string]*commits.Log{}}
-	for _, n := range s.Cluster.Nodes {
+func newStage(ctx context.Context, c *cluster.Cluster, logs map[string]string) (*stage, error) {
+	st := &stage{cluster: c, logs: logs, kernels: map[string]*commits.Log{}}
+	for _, n := range c.Nodes {
 		path := n.NetworkNamespace()
 		if path == "" {
 			continue
@@ -29,6 +32,15 @@ func newStage(ctx context.Context, s *fairlead.System) (*stage, error) {
 		st.kernels[n.Name] = log
 	}
 	return st, nil
+}
+
+// logsOf are the logs of agents that run as processes.
+func logsOf(s *fairlead.System) map[string]string {
+	logs := map[string]string{}
+	for node, agent := range s.Agents {
+		logs[node] = agent.Log()
+	}
+	return logs
 }
 
 // took is when a node's kernel took what its agent reported: by the kernel's own word, else by the agent's, which is later.

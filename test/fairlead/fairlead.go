@@ -1,5 +1,7 @@
 // Package fairlead runs the product's own binaries on a test cluster, as processes: one
-// controller on the host, one agent on each node, with the rights that they have for users.
+// controller on the host, one agent on each node, with the rights that they have for users
+// and the trust between them: agents are told of an API server alone, and find, check and
+// convince the controller as they do in a Pod.
 //
 // Input: a running cluster and the folder of the binaries (make build). Output: a System
 // whose parts can be killed and started again, and the stories that their logs tell.
@@ -37,7 +39,7 @@ type System struct {
 	Agents     map[string]*cluster.Program
 }
 
-// User is who the controller is at the API server; agents are nobody there.
+// User is who the controller is at the API server. Agents have a ServiceAccount, which may get one ConfigMap.
 const User = "fairlead-controller"
 
 const (
@@ -48,14 +50,18 @@ const (
 //go:embed rbac.yaml
 var rbac string
 
-// Start grants the controller its rights and starts everything. It does not wait: an
-// agent that finds no controller yet keeps trying, and so does a controller.
+// Start grants rights, gives each node what a kubelet gives to its agent's Pod, and starts
+// everything. It does not wait: an agent that finds no controller yet keeps trying, and so
+// does a controller.
 func Start(ctx context.Context, c *cluster.Cluster, cfg Config) (*System, error) {
 	s := &System{Cluster: c, cfg: cfg, Agents: map[string]*cluster.Program{}}
 	apply := exec.CommandContext(ctx, c.Kubectl(), "--kubeconfig", c.AdminKubeconfig(), "apply", "-f", "-")
 	apply.Stdin = strings.NewReader(rbac)
 	if output, err := apply.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("grant the controller's rights: %w: %s", err, output)
+	}
+	if err := identifyAll(ctx, c); err != nil {
+		return nil, err
 	}
 	if err := s.StartController(); err != nil {
 		return nil, err
@@ -76,7 +82,7 @@ func (s *System) StartController() error {
 	}
 	argv := append([]string{
 		filepath.Join(s.cfg.Bin, "fairlead-controller"),
-		"--kubeconfig", kubeconfig, "--insecure", "--log-level", "debug",
+		"--kubeconfig", kubeconfig, "--log-level", "debug",
 		"--grpc-address", s.controller().String() + ":" + streamPort,
 		"--http-address", s.controller().String() + ":" + httpPort,
 	}, s.cfg.ControllerFlags...)
@@ -88,8 +94,8 @@ func (s *System) StartController() error {
 func (s *System) StartAgent(n *cluster.Node) error {
 	argv := append([]string{
 		filepath.Join(s.cfg.Bin, "fairlead-agent"),
-		"--node-name", n.Name, "--insecure", "--log-level", "debug", "--log-format", "json",
-		"--controller", s.controller().String() + ":" + streamPort,
+		"--node-name", n.Name, "--log-level", "debug", "--log-format", "json",
+		"--apiservers", strings.TrimPrefix(s.Cluster.REST.Host, "https://"),
 		"--cluster-cidr", join(s.Cluster.PodCIDRs()),
 	}, s.cfg.AgentFlags...)
 	if s.cfg.Mode != "" {

@@ -2,6 +2,7 @@ package fairlead
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -32,7 +33,9 @@ func Programmed(log string, after time.Time) ([]Applied, error) {
 			Revision uint64    `json:"revision"`
 			Cause    time.Time `json:"cause"`
 		}
-		if json.Unmarshal(lines.Bytes(), &line) != nil {
+		// In the log of a Pod's container, time and stream stand before what was said.
+		_, said, _ := bytes.Cut(lines.Bytes(), []byte("{"))
+		if json.Unmarshal(append([]byte("{"), said...), &line) != nil {
 			continue // a line that is being written, or of a library
 		}
 		if line.Message == "kernel programmed" && line.Time.After(after) && line.Cause.After(after) {

@@ -36,6 +36,7 @@ func args(cfg workload.LoadConfig) []string {
 	return []string{
 		"load", "--client", cfg.Client, "--protocol", cfg.Protocol, "--target", cfg.Target,
 		"--rate", strconv.Itoa(cfg.Rate), "--timeout", cfg.Timeout.String(), "--keep=" + strconv.FormatBool(cfg.Keep),
+		"--connections", strconv.Itoa(cfg.Connections),
 	}
 }
 

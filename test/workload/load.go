@@ -35,6 +35,8 @@ type LoadConfig struct {
 	// lasts; a new one is opened only after it broke, which is one failed sample. UDP
 	// never breaks: its socket, and so the client's port, stays whatever becomes of requests.
 	Keep bool
+	// Connections is over how many connections Keep spreads the requests, in turn; 0 is one.
+	Connections int `json:",omitempty"`
 }
 
 // Sample is what became of one request.
@@ -64,6 +66,9 @@ func (c LoadConfig) Validate() error {
 	}
 	if c.Keep && c.Protocol == HTTP {
 		problems = append(problems, errors.New("--keep: works with tcp and udp only"))
+	}
+	if c.Connections < 0 || c.Connections > inFlight || c.Connections > 1 && !c.Keep {
+		problems = append(problems, fmt.Errorf("--connections %d: give up to %d, with --keep", c.Connections, inFlight))
 	}
 	return errors.Join(problems...)
 }
@@ -140,36 +145,6 @@ func once(ctx context.Context, cfg LoadConfig) Sample {
 	}
 	reply, err := ask(conn, bufio.NewReader(conn), cfg)
 	return sampleOf(cfg, start, reply, errors.Join(err, conn.Close()))
-}
-
-// keep asks over one connection for as long as it lasts.
-func keep(ctx context.Context, cfg LoadConfig, samples chan<- Sample) {
-	var conn net.Conn
-	var replies *bufio.Reader
-	pace(ctx, cfg.Rate, func() {
-		start := time.Now()
-		if conn == nil {
-			fresh, err := dial(context.WithoutCancel(ctx), cfg, start.Add(cfg.Timeout))
-			if err != nil {
-				samples <- sampleOf(cfg, start, "", err)
-				return
-			}
-			conn, replies = fresh, bufio.NewReader(fresh)
-		}
-		err := conn.SetDeadline(start.Add(cfg.Timeout))
-		var reply string
-		if err == nil {
-			reply, err = ask(conn, replies, cfg)
-		}
-		samples <- sampleOf(cfg, start, reply, err)
-		if err != nil && cfg.Protocol != UDP {
-			_ = conn.Close() // broken already
-			conn = nil
-		}
-	})
-	if conn != nil {
-		_ = conn.Close() // nothing more is asked
-	}
 }
 
 func dial(ctx context.Context, cfg LoadConfig, deadline time.Time) (net.Conn, error) {

@@ -40,6 +40,22 @@ func TestLoadIsAnsweredOverEveryProtocol(t *testing.T) {
 	}
 }
 
+// TestKeepSpreads holds several connections and asks over each in turn.
+func TestKeepSpreads(t *testing.T) {
+	s := startServer(t, 0)
+	samples := collect(t, LoadConfig{Protocol: TCP, Target: s.cfg.TCP, Rate: 200, Timeout: 5 * time.Second, Keep: true, Connections: 5}, 20)
+	sources := map[string]int{}
+	for _, sample := range samples {
+		sources[sample.Source]++
+	}
+	if len(sources) != 5 {
+		t.Errorf("%d samples came from %v, want 5 connections", len(samples), sources)
+	}
+	if err := (LoadConfig{Protocol: TCP, Target: s.cfg.TCP, Rate: 1, Timeout: time.Second, Connections: 2}).Validate(); err == nil {
+		t.Error("connections that are not kept are spread over")
+	}
+}
+
 func TestLoadReportsARefusalAndKeepsTheRate(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -100,3 +100,46 @@ capabilities:
   # iptables in the legacy flavour speaks to the kernel through a raw socket.
   - NET_RAW
 {{- end }}
+
+{{/* What of the node an agent needs beside netlink. */}}
+{{- define "fairlead.agentVolumes" -}}
+- name: xtables-lock
+  hostPath: {path: /run/xtables.lock, type: FileOrCreate}
+# A container's own /proc/sys is read-only. These are the parameters of the network alone.
+- name: proc-sys-net
+  hostPath: {path: /proc/sys/net, type: Directory}
+- name: state
+  hostPath: {path: {{ .Values.agent.stateDir }}, type: DirectoryOrCreate}
+{{- end }}
+
+{{/* Containers that take what agents made out of a node's kernel, and wait. Call with (dict "root" $ "args" MORE-ARGUMENTS). */}}
+{{- define "fairlead.cleanup" -}}
+{{- $image := include "fairlead.image" (dict "root" .root "name" "fairlead-agent") -}}
+initContainers:
+- name: cleanup
+  image: {{ $image }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  args:
+  - cleanup
+  - --proc-sys=/host/proc/sys
+  - --state-dir={{ .root.Values.agent.stateDir }}
+  {{- range .args }}
+  - {{ . }}
+  {{- end }}
+  securityContext: {{- include "fairlead.agentSecurity" .root | nindent 4 }}
+  volumeMounts:
+  - {name: xtables-lock, mountPath: /run/xtables.lock}
+  - {name: proc-sys-net, mountPath: /host/proc/sys/net}
+  - {name: state, mountPath: {{ .root.Values.agent.stateDir }}}
+containers:
+# A DaemonSet knows no Pods that end.
+- name: done
+  image: {{ $image }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  command: [sleep, infinity]
+  securityContext:
+    runAsUser: 65534
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities: {drop: [ALL]}
+{{- end }}

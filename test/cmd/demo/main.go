@@ -1,7 +1,7 @@
 // Command demo is what `make demo` runs: Fairlead on a real cluster, under traffic.
 //
 // Input is the environment: KEEP=1 leaves the cluster running, MODE, NODES and DIR are the agents' mode, the number of
-// nodes and the cluster's folder. Output is the story that package demo tells; it fails if the story did not come true.
+// nodes and the cluster's folder; PODS=1 builds images and installs the chart, in place of processes (not with MODE=ipvs). Output is the story that package demo tells; it fails if the story did not come true.
 package main
 
 import (
@@ -49,6 +49,7 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("NODES=%q: give a number", n)
 		}
 	}
+	cfg.Pods = cfg.Mode != "ipvs" && os.Getenv("PODS") == "1"
 	begin := time.Now()
 	if err := demo.Run(ctx, cfg); err != nil {
 		return err

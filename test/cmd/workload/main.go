@@ -94,6 +94,7 @@ func load(ctx context.Context, args []string) error {
 	flags.IntVar(&cfg.Rate, "rate", 50, "requests a second")
 	flags.DurationVar(&cfg.Timeout, "timeout", 5*time.Second, "time limit of a request")
 	flags.BoolVar(&cfg.Keep, "keep", false, "use one connection for all requests (tcp, udp)")
+	flags.IntVar(&cfg.Connections, "connections", 0, "with --keep: spread the requests over so many connections, in turn")
 	flags.DurationVar(&duration, "duration", 0, "when to end; 0 goes on until a signal")
 	if err := parse(flags, args); err != nil {
 		return err
