@@ -192,7 +192,7 @@ func (l *Loop) voidComparison() {
 func (l *Loop) endComparison() {
 	if c := l.auditor.current; c != nil {
 		c.giveUp()
-		_ = <-c.read // it was given up
+		l.cfg.Logger.Debug("audit given up", slog.Any("error", <-c.read))
 		if c.answer != nil {
 			c.of.Interrupted = true
 			c.answer <- c.of
