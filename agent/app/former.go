@@ -71,7 +71,7 @@ func giveBackFormer(dir string, sysctls hostinfo.Sysctls) error {
 	if len(errs) > 0 || len(all) == 0 {
 		return errors.Join(errs...)
 	}
-	if err := os.Remove(filepath.Join(dir, formerFile)); err != nil {
+	if err := statedir.Remove(dir, formerFile); err != nil {
 		return fmt.Errorf("forget former sysctls: %w", err)
 	}
 	return nil

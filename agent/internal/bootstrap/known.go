@@ -195,3 +195,12 @@ func (k Known) save(dir string) error {
 		return err
 	})
 }
+
+// Forget removes what is known of the controllers from a folder: those of a later installation have another CA. None is no
+// error.
+func Forget(dir string) error {
+	if err := statedir.Remove(dir, fileName); err != nil {
+		return fmt.Errorf("forget controllers: %w", err)
+	}
+	return nil
+}

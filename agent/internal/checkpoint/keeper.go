@@ -180,3 +180,12 @@ func BootID() (string, error) {
 	}
 	return string(bytes.TrimSpace(id)), nil
 }
+
+// Forget removes the checkpoint from a folder: from now on somebody else forwards, and a later start must not go by it. None
+// is no error.
+func Forget(dir string) error {
+	if err := statedir.Remove(dir, fileName); err != nil {
+		return fmt.Errorf("forget checkpoint: %w", err)
+	}
+	return nil
+}

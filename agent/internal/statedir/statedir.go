@@ -58,6 +58,14 @@ func fill(path string, write func(io.Writer) error) error {
 	return nil
 }
 
+// Remove removes a file; none is no error.
+func Remove(dir, name string) error {
+	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove file: %w", err)
+	}
+	return nil
+}
+
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove unfinished file: %w", err)
