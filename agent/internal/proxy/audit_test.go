@@ -185,8 +185,8 @@ func TestAuditsRest(t *testing.T) {
 					}
 				}
 			}
-			// Each takes 10 s and rests for 70, but where a Sync of everything, of which there is one, ends it.
-			if n := b.kernel.audited(); n < 7 || n > 9 {
+			// Each takes 10 s and rests for 30, but where a Sync of everything, of which there is one, ends it.
+			if n := b.kernel.audited(); n < 14 || n > 16 {
 				t.Errorf("%d audits in ten minutes, somebody else writes: %v", n, foreign)
 			}
 		})
