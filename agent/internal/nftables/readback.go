@@ -29,8 +29,9 @@ type heldChain struct {
 	rules            [][]expr.Any
 }
 
-// reads is how often a read is tried that others interrupt by their changes.
-const reads = 20
+// reads is how often a read is tried that others interrupt by their changes, and dumps how often a part of it is: under a
+// steady stream of changes few get through between two of them.
+const reads, dumps = 20, 1000
 
 // read returns what the kernel holds. Where elements are written while it reads, some others may be left out, or be there
 // twice: the kernel counts elements to find where it was, and does not say that they have changed.
@@ -62,7 +63,13 @@ func (img *image) read(ctx context.Context, k kernel, l *language) error {
 		return err
 	}
 	for _, step := range []func(kernel, *language) error{img.readSets, img.readChains, img.readRules} {
-		if err := step(k, l); err != nil {
+		err := errInterrupted
+		for n := 0; n < dumps && errors.Is(err, errInterrupted); n++ {
+			if err = ctx.Err(); err == nil {
+				err = step(k, l)
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -82,6 +89,7 @@ func (img *image) read(ctx context.Context, k kernel, l *language) error {
 }
 
 func (img *image) readSets(k kernel, l *language) error {
+	clear(img.sets)
 	attrs := marshal([]netlink.Attribute{text(unix.NFTA_SET_TABLE, tableName)})
 	return k.dump(l, unix.NFT_MSG_GETSET, attrs, func(_ uint16, attrs []byte) error {
 		a, err := parse(attrs)
@@ -98,6 +106,7 @@ func (img *image) readSets(k kernel, l *language) error {
 }
 
 func (img *image) readChains(k kernel, l *language) error {
+	clear(img.chains)
 	return k.dump(l, unix.NFT_MSG_GETCHAIN, nil, func(_ uint16, attrs []byte) error {
 		a, err := parse(attrs)
 		if err != nil || a.text(unix.NFTA_CHAIN_TABLE) != tableName {
@@ -117,6 +126,10 @@ func (img *image) readChains(k kernel, l *language) error {
 }
 
 func (img *image) readRules(k kernel, l *language) error {
+	for name, c := range img.chains {
+		c.rules = nil
+		img.chains[name] = c
+	}
 	attrs := marshal([]netlink.Attribute{text(unix.NFTA_RULE_TABLE, tableName)})
 	return k.dump(l, unix.NFT_MSG_GETRULE, attrs, func(_ uint16, attrs []byte) error {
 		a, err := parse(attrs)
