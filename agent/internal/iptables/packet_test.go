@@ -31,7 +31,10 @@ func loadTraces(t *testing.T) []trace.File {
 }
 
 // TestPackets sends every case of every trace as real packets, in both flavours and both families.
-func TestPackets(t *testing.T) {
+func TestPackets(t *testing.T) { sendFiles(t, loadTraces(t)) }
+
+func sendFiles(t *testing.T, files []trace.File) {
+	t.Helper()
 	for _, flavor := range []Flavor{FlavorNFT, FlavorLegacy} {
 		t.Run(string(flavor), func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +43,7 @@ func TestPackets(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			for _, file := range loadTraces(t) {
+			for _, file := range files {
 				t.Run(file.Name+"/"+file.Family.String(), func(t *testing.T) { sendAll(t, l, flavor, file) })
 			}
 		})
