@@ -2,19 +2,18 @@ package scenario
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	controllerapp "github.com/fairlead/fairlead/controller/app"
 	"github.com/fairlead/fairlead/proto/fwd"
+	"github.com/fairlead/fairlead/test/scenario/follower"
 )
 
 // TestBrake: a real mass removal waits for no longer than a list takes, and the owner's orders are obeyed by replicas that
@@ -58,36 +57,49 @@ func testRollback(t *testing.T, b *bed) {
 	b.perform(t, parse(t, laterTable), func() {})
 }
 
-// testFreeze: nothing changes while frozen, a replica that starts meanwhile serves nobody, and all changes come at the end.
+// testFreeze: nothing changes while frozen, whichever replica serves; one that starts alone has nothing to hold, and serves
+// nobody; all changes come at the end.
 func testFreeze(t *testing.T, b *bed, quick func(*controllerapp.Config)) {
+	says := func(c *controller, line string) {
+		t.Helper()
+		eventually(t, "freeze", func() error {
+			if !strings.Contains(c.tail(), line) {
+				return fmt.Errorf("it does not say %q", line)
+			}
+			return nil
+		})
+	}
 	order(t, b, "freeze", "--reason", "test")
-	eventually(t, "freeze", func() error {
-		if !strings.Contains(b.controller.tail(), "tables are frozen, by the owner's order") {
-			return fmt.Errorf("not obeyed")
-		}
-		return nil
-	})
+	says(b.controller, "tables are frozen, by the owner's order")
 	before := b.followers["n1"].Table().Digest()
+	same := func(table *fwd.Table) bool { return table.Digest() == before }
 	b.apply(t, parse(t, shop))
 	second := startController(t, b, trusting, quick)
-	eventually(t, "second replica", func() error {
-		_, err := open(t.Context(), insecure.NewCredentials(), "", "n1")
-		if status.Code(err) != codes.Unavailable || !strings.Contains(second.tail(), "this replica has none to hold") {
-			return fmt.Errorf("it says %w", err)
+	late := follower.Start(t.Context(), follower.Config{Controller: address(trusting), Node: "n1"})
+	t.Cleanup(late.Close)
+	holds := func(who string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := late.Wait(ctx, same); err != nil {
+			t.Errorf("%s does not serve the frozen table: %v", who, err)
 		}
-		return nil
-	})
+	}
+	holds("a replica that follows")
+	if err := b.controller.end(); err != nil {
+		t.Fatal(err)
+	}
+	says(second, "tables stay as the earlier leader left them")
+	holds("the next leader")
+	if err := second.end(); err != nil {
+		t.Error(err)
+	}
+	b.controller = startController(b.owner, b, streamPort, quick)
+	says(b.controller, "this replica has none to hold")
 	if b.followers["n1"].Table().Digest() != before {
 		t.Error("the table changed during the freeze")
 	}
 	order(t, b, "unfreeze")
-	eventually(t, "second replica", func() error {
-		_, err := open(t.Context(), insecure.NewCredentials(), "", "n1")
-		return err
-	})
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
 	eventually(t, "table", func() error {
 		if b.followers["n1"].Table().Digest() == before {
 			return fmt.Errorf("unchanged after the freeze")
