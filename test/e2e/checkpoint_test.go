@@ -108,6 +108,11 @@ func TestE2EReboot(t *testing.T) {
 	} else {
 		t.Logf("the Service answers %v after the agent's start", took)
 	}
+	// Connection tracking pins what was tried without rules, untranslated, for two minutes: a client that comes to the same
+	// port again would wait in vain.
+	if _, err := n.Run(ctx, "conntrack", "-D", "-p", "tcp", "-d", bed.vip, "--state", "SYN_SENT"); err != nil {
+		t.Error(err)
+	}
 	if err := bed.StartController(); err != nil {
 		t.Fatal(err)
 	}
