@@ -92,7 +92,7 @@ func (f *flip) waitWrite(ctx context.Context, c *cluster.Cluster) error {
 		if len(writes) == 0 {
 			return false, nil
 		}
-		f.wrote = writes[len(writes)-1].Received
+		f.wrote = writes[0].Received // what the kubelet writes later has the same readiness
 		return true, nil
 	})
 }
