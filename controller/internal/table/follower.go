@@ -10,26 +10,19 @@ import (
 // Follower is a position in the store: what one reader has taken. Its methods are safe for concurrent use; Next is meant
 // for one goroutine.
 type Follower struct {
-	store   *Store
-	node    string
-	changed chan struct{}
+	cursor
+	node string
 
 	// Store.mu guards the rest.
 	audiences [numScopes]fwd.Audience
 	// held are the parts as the follower took them last; nil is unknown and asks for a snapshot.
 	held [numScopes]*fwd.Part
-	// number is that of the last revision taken, 0 before the first.
-	number uint64
-	// dirty: something was published that has not been taken. cause is the oldest of it.
-	dirty, closed bool
-	cause         time.Time
 }
 
 // Follow starts to follow the table of a node. The first Next gives what separates held, of which the digests count and
 // which may be nil, from the present. Close must be called in the end.
 func (s *Store) Follow(node string, held *fairleadv1.Held) *Follower {
-	f := &Follower{store: s, node: node, changed: make(chan struct{}, 1), dirty: true}
-	f.changed <- struct{}{} // room for one: does not block
+	f := &Follower{cursor: newCursor(s), node: node}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.audiences = s.audiences(node)
@@ -44,9 +37,6 @@ func (s *Store) Follow(node string, held *fairleadv1.Held) *Follower {
 	s.followers++
 	return f
 }
-
-// Changed delivers one value when there is something to take, the first one at once.
-func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
 // NeedsSnapshot reports whether the next Next carries the whole common part, which is most of a table.
 func (f *Follower) NeedsSnapshot() bool {
@@ -91,14 +81,6 @@ func (f *Follower) take() *revision {
 	return s.last
 }
 
-// Position says how far the follower is: it holds all that concerns it up to revision through, provided that the one
-// numbered last, which it took last, has reached it. last is 0 before the first Next.
-func (f *Follower) Position() (through, last uint64) {
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	return f.through(), f.number
-}
-
 // Heartbeat is what a fairlead.v1.Heartbeat says: the revision up to which everything was taken, and the digest of the
 // table at the position.
 func (f *Follower) Heartbeat() (number, digest uint64) {
@@ -110,13 +92,6 @@ func (f *Follower) Heartbeat() (number, digest uint64) {
 		}
 	}
 	return f.through(), digest
-}
-
-func (f *Follower) through() uint64 {
-	if f.dirty {
-		return f.number
-	}
-	return f.store.revision
 }
 
 // Close ends it; more than once is allowed. Changed delivers nothing any more.
@@ -160,12 +135,4 @@ func (f *Follower) move(zone string) {
 	delete(s.channels[old].followers, f)
 	s.release(old)
 	s.channel(f.audiences[fwd.Zone]).followers[f] = struct{}{}
-}
-
-// wake is called without any lock. The channel has room for one value, and one is enough.
-func (f *Follower) wake() {
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
 }

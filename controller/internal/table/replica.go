@@ -12,17 +12,13 @@ import (
 // Replica is a position in the store of one who takes the rows of everybody, with the audiences they are for. Its methods
 // are safe for concurrent use; Next is meant for one goroutine.
 type Replica struct {
-	store   *Store
-	changed chan struct{}
+	cursor
 
 	// Store.mu guards the rest.
 	// held are the parts as they were taken last, but for empty ones.
 	held map[fwd.Audience]*fwd.Part
-	// stale are the audiences that have changed since; dirty says that there is something to take.
-	stale         map[fwd.Audience]struct{}
-	dirty, closed bool
-	number        uint64
-	cause         time.Time
+	// stale are the audiences that have changed since.
+	stale map[fwd.Audience]struct{}
 	// took: the first revision was taken.
 	took bool
 }
@@ -30,11 +26,7 @@ type Replica struct {
 // FollowAll starts to follow all tables. The first Next gives all of them, but for the common part where held names a
 // version of it that is known. Revisions to come have higher numbers than held has. Close must be called in the end.
 func (s *Store) FollowAll(held *fairleadv1.Held) *Replica {
-	r := &Replica{
-		store: s, changed: make(chan struct{}, 1), dirty: true,
-		held: map[fwd.Audience]*fwd.Part{}, stale: map[fwd.Audience]struct{}{},
-	}
-	r.changed <- struct{}{} // room for one: does not block
+	r := &Replica{cursor: newCursor(s), held: map[fwd.Audience]*fwd.Part{}, stale: map[fwd.Audience]struct{}{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.revision = max(s.revision, held.GetRevision())
@@ -50,9 +42,6 @@ func (s *Store) FollowAll(held *fairleadv1.Held) *Replica {
 	s.replicas[r] = struct{}{}
 	return r
 }
-
-// Changed delivers one value when there is something to take, the first one at once.
-func (r *Replica) Changed() <-chan struct{} { return r.changed }
 
 // NeedsSnapshot is false: replicas are few, and agents wait for them.
 func (r *Replica) NeedsSnapshot() bool { return false }
@@ -112,13 +101,6 @@ func (r *Replica) take() (rev *revision, whole bool, passages []passage) {
 	return rev, whole, passages
 }
 
-// Position is as Follower.Position.
-func (r *Replica) Position() (through, last uint64) {
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	return r.through(), r.number
-}
-
 // Heartbeat is as Follower.Heartbeat; the digest is the sum of all parts'.
 func (r *Replica) Heartbeat() (number, digest uint64) {
 	r.store.mu.Lock()
@@ -127,13 +109,6 @@ func (r *Replica) Heartbeat() (number, digest uint64) {
 		digest += p.Digest()
 	}
 	return r.through(), digest
-}
-
-func (r *Replica) through() uint64 {
-	if r.dirty {
-		return r.number
-	}
-	return r.store.revision
 }
 
 // Close ends it; more than once is allowed.
@@ -152,12 +127,4 @@ func (r *Replica) mark(a fwd.Audience, cause time.Time) (wake bool) {
 	r.stale[a] = struct{}{}
 	wake, r.dirty = !r.dirty, true
 	return wake
-}
-
-// wake is called without any lock.
-func (r *Replica) wake() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
 }
