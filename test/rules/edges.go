@@ -27,6 +27,7 @@ func AllowedEdges() Edges {
 
 		"controller/cmd":                {"controller/app"},
 		"controller/app":                {fwd, wire, "controller/internal/..."},
+		"controller/internal/fakeapi":   {},
 		"controller/internal/kube":      {fwd, "controller/internal/endpoints"},
 		"controller/internal/endpoints": {fwd},
 		"controller/internal/publish":   {fwd, "controller/internal/endpoints"},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/fairlead/fairlead/controller/internal/endpoints"
+	"github.com/fairlead/fairlead/controller/internal/fakeapi"
 )
 
 const patience = 20 * time.Second
@@ -80,9 +81,11 @@ func startFeed(t *testing.T, client *fake.Clientset) *feedTest {
 			t.Errorf("Run: %v", err)
 		}
 	})
+	watched := fakeapi.Watched(client)
 	start()
 	f.next()
 	<-f.feed.Synced()
+	<-watched
 	return f
 }
 

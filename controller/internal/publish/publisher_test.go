@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/fairlead/fairlead/controller/internal/fakeapi"
 	"github.com/fairlead/fairlead/controller/internal/kube"
 )
 
@@ -88,8 +89,10 @@ func lead(t *testing.T, client *fake.Clientset) *leader {
 	feed := kube.NewFeed(kube.FeedConfig{Objects: objects, Sink: &changes{publisher: l.publisher}, Derived: Derived(), Logger: slog.New(slog.DiscardHandler)})
 	ended := make(chan error, 2)
 	go func() { ended <- feed.Run(ctx) }()
+	watched := fakeapi.Watched(client)
 	factory.Start(ctx.Done())
 	<-feed.Synced()
+	<-watched
 	go func() { ended <- l.publisher.Lead(ctx, l.publisher.cfg.Reader) }()
 	l.stop = func() {
 		cancel()
