@@ -9,10 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // frozen is a Reader that sees one moment, however much is written.
@@ -93,6 +96,45 @@ func TestStaleCacheWritesNothing(t *testing.T) {
 	}
 	if len(client.Actions()) != 1 {
 		t.Errorf("actions %v, want one update", client.Actions())
+	}
+}
+
+// TestObjectOutlivesNoService: a Service may go before the cache has seen the object that we wrote for it.
+func TestObjectOutlivesNoService(t *testing.T) {
+	key := types.NamespacedName{Namespace: "ns", Name: "w"}
+	record := testEndpoints("w", aSubset())
+	record.Annotations = map[string]string{resourcelock.LeaderElectionRecordAnnotationKey: "{}"}
+	for name, before := range map[string]*corev1.Endpoints{"created": nil, "written over a record": record} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if before != nil {
+				client = fake.NewClientset(before)
+			}
+			r := &frozen{service: testService("w"), pods: pods(1), object: before}
+			term := frozenTerm(t, r, client)
+			sync := func() {
+				if err := term.sync(t.Context(), task{kindObject, key}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sync()
+			r.service = nil
+			sync()
+			written, err := client.CoreV1().Endpoints("ns").Get(t.Context(), "w", metav1.GetOptions{})
+			if err != nil {
+				t.Fatalf("what the cache does not hold cannot be deleted yet: %v", err)
+			}
+			r.object = written
+			term.onEndpoints(before, written)
+			for term.queue.Len() > 0 {
+				next, _ := term.queue.Get()
+				term.attempt(t.Context(), next)
+				term.queue.Done(next)
+			}
+			if _, err := client.CoreV1().Endpoints("ns").Get(t.Context(), "w", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("the object is still there: %v", err)
+			}
+		})
 	}
 }
 

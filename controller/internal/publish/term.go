@@ -151,8 +151,9 @@ func (t *term) enqueueSlice(s *discoveryv1.EndpointSlice) {
 }
 
 // onEndpoints mirrors every change, and restores an object that went. An object that somebody edited stays as it is until
-// its Service or Pods change, as upstream has it: two controllers would otherwise overwrite each other for ever. Objects
-// without a Service are removed in the sweep alone: later, somebody may be making the Service next.
+// its Service or Pods change, as upstream has it: two controllers would otherwise overwrite each other for ever. Objects of
+// others without a Service are removed in the sweep alone: later, somebody may be making the Service next. One of ours had a
+// Service, which went before this cache saw what we wrote.
 func (t *term) onEndpoints(before, now *corev1.Endpoints) {
 	e := now
 	if e == nil {
@@ -168,9 +169,14 @@ func (t *term) onEndpoints(before, now *corev1.Endpoints) {
 	if sweeping {
 		t.claimed.add(key)
 	}
-	if now == nil || sweeping {
+	if now == nil || sweeping || t.orphan(key, now) {
 		t.queue.Add(task{kindObject, key})
 	}
+}
+
+func (t *term) orphan(key types.NamespacedName, e *corev1.Endpoints) bool {
+	_, ok := t.cfg.Reader.Service(key)
+	return !ok && writtenHere(e)
 }
 
 // names is a set. Safe for concurrent use.

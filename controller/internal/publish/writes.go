@@ -59,10 +59,16 @@ func (t *term) syncObject(ctx context.Context, key types.NamespacedName) error {
 	return nil
 }
 
-// goesWithService reports whether an Endpoints object without a Service is to be removed. Somebody may write it before the
-// Service: then there has been none. A leader election record is not ours to delete, unless we made it a Service's.
+// goesWithService reports whether an Endpoints object without a Service is to be removed: one that we wrote, or one of a
+// Service that has been. Somebody may write it before the Service: then there has been none. A leader election record is
+// not ours to delete, unless we made it a Service's.
 func (t *term) goesWithService(key types.NamespacedName, e *corev1.Endpoints) bool {
-	return t.claimed.has(key) && (!isForeign(e) || e.Labels[LabelEndpointsManagedBy] == ObjectController)
+	return writtenHere(e) || t.claimed.has(key) && !isForeign(e)
+}
+
+// writtenHere reports an object that we wrote for a Service with a selector.
+func writtenHere(e *corev1.Endpoints) bool {
+	return e.Labels[LabelEndpointsManagedBy] == ObjectController
 }
 
 func (t *term) removeObject(ctx context.Context, e *corev1.Endpoints) error {
