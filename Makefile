@@ -133,9 +133,10 @@ soak: packages build binaries ## run what takes longer than make test may: repea
 	$(GO) test -tags soak -count=1 -run '^TestSoak' -timeout 8h -p 1 -v ./agent/... $(SYSTEM)
 
 .PHONY: bench
-bench: packages build binaries ## measure the agent beside kube-proxy, and the fan-out, into docs/benchmarks.md (QUICK=1: one small round, to look at)
-	$(GO) run ./test/bench/cmd/bench $(if $(QUICK),--quick)
-	$(GO) run ./test/scale/cmd/fanout $(if $(QUICK),--quick)
+bench: packages build binaries ## measure the agent beside kube-proxy, and the fan-out, into docs/benchmarks.md (PART=agent, ipvs or fanout: that part; QUICK=1: one small round, to look at)
+	$(if $(filter-out ipvs fanout,$(or $(PART),agent)),$(GO) run ./test/bench/cmd/bench $(if $(QUICK),--quick --modes=tables,--part=agent))
+	$(if $(filter-out agent fanout,$(or $(PART),ipvs)),$(GO) run ./test/bench/cmd/bench $(if $(QUICK),--quick --modes=IPVS,--part=ipvs))
+	$(if $(filter-out agent ipvs,$(or $(PART),fanout)),$(GO) run ./test/scale/cmd/fanout $(if $(QUICK),--quick))
 
 .PHONY: images
 images: ## build the two container images with buildah, docker or podman (TAG=, GOLANG=, AGENT_BASE=, CONTROLLER_BASE=)

@@ -28,7 +28,7 @@ type section struct {
 	cells       func(r contest.Result, quick bool) []string
 }
 
-const preface = `# Benchmarks: the agent, side by side with kube-proxy
+const preface = sheet.Agent + `
 
 %s
 Every figure is of that run. Do not edit: run it again. The benchmark itself is a load of 1 to 2; what is above that is other work on the

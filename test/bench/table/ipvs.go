@@ -23,7 +23,8 @@ func IPVS(h Header, results []contest.Result) string {
 		"Services", "change: fairlead-agent p50", "p90", "kube-proxy p50", "p90", "ratio", "start: fairlead-agent", "kube-proxy", "ratio",
 		"first packet: direct", "fairlead-agent", "kube-proxy", "target", "met",
 	}
-	sheet.Head(&b, "IPVS", ipvsText, head)
+	fmt.Fprintf(&b, ipvsPreface, h.Header)
+	sheet.Head(&b, "Change, start, first packet", ipvsText, head)
 	for _, r := range results {
 		sheet.Row(&b, append([]string{r.Stage.World.String()}, ipvsCells(r, h.Quick)...))
 	}
@@ -36,10 +37,17 @@ func IPVS(h Header, results []contest.Result) string {
 	return b.String()
 }
 
-const ipvsText = "Both in IPVS mode in one boot of a user-mode Linux kernel, 6.1, which is a process with one CPU: its absolute times are several times\n" +
-	"those of a real machine, and more for whoever makes more system calls or starts more programs, so the ratios tell. Everything that is\n" +
-	"measured above is measured in the same way here, inside that kernel, with iptables in the legacy flavour. *Change* and *start*: in\n" +
-	"brackets the share that the program itself counts. *First packet*: a connection straight to an endpoint without a proxy, and what the\n" +
+const ipvsPreface = sheet.IPVS + `
+
+%s
+Every figure is of that run. Do not edit: run it again.
+
+Both are in IPVS mode in one boot of a user-mode Linux kernel, 6.1, which is a process with one CPU: its absolute times are several times
+those of a real machine, and more for whoever makes more system calls or starts more programs, so the ratios tell. Everything is measured
+as in the first part, inside that kernel, with iptables in the legacy flavour.
+`
+
+const ipvsText = "*Change* and *start*: in brackets the share that the program itself counts. *First packet*: a connection straight to an endpoint without a proxy, and what the\n" +
 	"slowest Service of 256 adds to it. kube-proxy says at log level 4 of one file that a pass has ended; that makes two lines more for each\n" +
 	"Service at the start. The target is for the ratios of change and start."
 

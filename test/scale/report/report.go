@@ -9,18 +9,6 @@ import (
 	"github.com/fairlead/fairlead/test/scale/measure"
 )
 
-// title begins the section; it is how Merge finds an older one.
-const title = "# Fan-out: one controller, many agents"
-
-// Merge puts a section behind a document that may hold an older one.
-func Merge(document, section string) string {
-	before, _, _ := strings.Cut(document, title)
-	if before = strings.TrimRight(before, "\n"); before != "" {
-		before += "\n\n"
-	}
-	return before + section
-}
-
 // Section writes all tables.
 func Section(h sheet.Header, all []measure.Figures) string {
 	var b strings.Builder
@@ -84,7 +72,7 @@ func bytes(n float64) string {
 	return fmt.Sprintf("%.1f MB", n/1e6)
 }
 
-const preface = title + `
+const preface = sheet.Fanout + `
 
 %s
 Every figure is of that run. Do not edit: run it again. API server, etcd, two controllers, all agents or watchers and the driver share

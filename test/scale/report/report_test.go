@@ -5,22 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead/fairlead/test/bench/sheet"
 	"github.com/fairlead/fairlead/test/scale/measure"
 )
 
 // TestMerge: the section goes behind what is there, and takes the place of an older one.
-func TestMerge(t *testing.T) {
-	first := Merge("# Benchmarks\n\ntext\n", Section(sheet.Header{Command: "one"}, nil))
-	second := Merge(first, Section(sheet.Header{Command: "two"}, nil))
-	if !strings.HasPrefix(second, "# Benchmarks\n\ntext\n\n"+title) || strings.Count(second, title) != 1 || strings.Contains(second, "`one`") {
-		t.Errorf("merged:\n%s", second)
-	}
-	if alone := Merge("", "x"); alone != "x" {
-		t.Errorf("alone: %q", alone)
-	}
-}
-
 // TestTargets: each limit is judged, on either side of it.
 func TestTargets(t *testing.T) {
 	took := func(d time.Duration) []time.Duration { return []time.Duration{d} }

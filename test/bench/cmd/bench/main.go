@@ -1,7 +1,7 @@
 // Command bench is the part of `make bench` that compares fairlead-agent with kube-proxy on this machine.
 //
 // Input are bin/fairlead-agent (make build), kube-proxy of the cache folder (make binaries) and the flags; output are
-// tables in Markdown: of a full run in docs/benchmarks.md, of a quick one on the standard output, with progress on the
+// tables in Markdown: of a whole part in docs/benchmarks.md, of less on the standard output, with progress on the
 // standard error. Package contest measures, package table judges and writes.
 package main
 
@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,8 +25,14 @@ import (
 	"github.com/fairlead/fairlead/test/cluster/binaries"
 )
 
-// everything is the command that measures all and writes the document; any flag makes it less.
-const everything = "make bench"
+// written is the command that measures a whole part and writes it into the document; other flags make it less.
+const written = "make bench PART="
+
+// Parts that this command measures; the third one, fanout, is another command's.
+const (
+	agentPart = "agent"
+	ipvsPart  = "ipvs"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -43,10 +50,14 @@ func run(ctx context.Context, args []string) error {
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := flags.Bool("quick", false, "measure 1,000 Services once, to see that everything works, and write nothing but the standard output")
+	part := flags.String("part", "", "measure this whole `part`, agent or ipvs, and write it into docs/benchmarks.md")
 	modes := flags.String("modes", "", "measure only modes whose name contains this `text`")
 	services := flags.Int("services", 0, "measure only this `number` of Services, with two endpoints each, in one round")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("flags: %w", err)
+	}
+	if !slices.Contains([]string{"", agentPart, ipvsPart}, *part) || *part != "" && len(args) > 1 {
+		return fmt.Errorf("--part %q: give agent or ipvs, and no other flag", *part)
 	}
 	root, err := binaries.Root()
 	if err != nil {
@@ -72,18 +83,18 @@ func run(ctx context.Context, args []string) error {
 		own.Plan = cfg.Plan
 	}
 	for _, m := range contest.Modes() {
-		if strings.Contains(m.Name, *modes) {
+		if *part != ipvsPart && strings.Contains(m.Name, *modes) {
 			cfg.Modes = append(cfg.Modes, m)
 		}
 	}
-	if m := contest.IPVSMode(); strings.Contains(m.Name, *modes) {
+	if m := contest.IPVSMode(); *part != agentPart && strings.Contains(m.Name, *modes) {
 		own.Modes = append(own.Modes, m)
 	}
 	if len(cfg.Modes)+len(own.Modes) == 0 {
 		return fmt.Errorf("--modes %q: no mode has that in its name", *modes)
 	}
-	h := table.Header{Header: sheet.Header{Root: root, Command: everything}, Quick: *quick}
-	if len(args) > 0 {
+	h := table.Header{Header: sheet.Header{Root: root, Command: written + *part}, Quick: *quick}
+	if *part == "" {
 		h.Command = "go run ./test/bench/cmd/bench " + strings.Join(args, " ")
 	}
 	return measure(ctx, cfg, own, h)
@@ -98,26 +109,26 @@ func measure(ctx context.Context, cfg, own contest.Config, h table.Header) (err 
 		return err
 	}
 	own.Dir, own.Programs = cfg.Dir, cfg.Programs
-	began := time.Now()
-	if err := h.Look(began); err != nil {
-		return err
-	}
-	var results, inside []contest.Result
-	if len(cfg.Modes) > 0 {
-		if results, err = contest.Run(ctx, cfg); err != nil {
+	for _, p := range []struct {
+		cfg  contest.Config
+		run  func(context.Context, contest.Config) ([]contest.Result, error)
+		text func(table.Header, []contest.Result) string
+	}{{cfg, contest.Run, table.Document}, {own, kernel.Run, table.IPVS}} {
+		if len(p.cfg.Modes) == 0 {
+			continue
+		}
+		began := time.Now()
+		if err := h.Look(began); err != nil {
+			return err
+		}
+		results, err := p.run(ctx, p.cfg)
+		if err != nil {
 			return fmt.Errorf("measure (logs are in %s): %w", cfg.Dir, err)
 		}
-		if h.Command == everything || len(own.Modes) == 0 { // what took half an hour is not lost if the other kernel does not boot
-			if err := write(h, time.Since(began), results, nil); err != nil {
-				return err
-			}
+		if err := h.Done(time.Since(began)); err != nil {
+			return err
 		}
-	}
-	if len(own.Modes) > 0 {
-		if inside, err = kernel.Run(ctx, own); err != nil {
-			return fmt.Errorf("measure (logs are in %s): %w", cfg.Dir, err)
-		}
-		if err := write(h, time.Since(began), results, inside); err != nil {
+		if err := write(h, p.text(h, results)); err != nil {
 			return err
 		}
 	}
@@ -127,20 +138,13 @@ func measure(ctx context.Context, cfg, own contest.Config, h table.Header) (err 
 	return nil
 }
 
-// write writes what has been measured so far: into the document if everything is, else for people.
-func write(h table.Header, took time.Duration, results, inside []contest.Result) error {
-	if err := h.Done(took); err != nil {
-		return err
-	}
-	document := table.Document(h, results) + table.IPVS(h, inside)
-	if h.Command != everything {
-		fmt.Print(document)
+// write writes what has been measured: into the document if it is a whole part, else for people.
+func write(h table.Header, text string) error {
+	if !strings.HasPrefix(h.Command, written) {
+		fmt.Print(text)
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(h.Root, "docs", "benchmarks.md"), []byte(document), 0o644); err != nil { //nolint:gosec // for everybody
-		return fmt.Errorf("write document: %w", err)
-	}
-	return nil
+	return sheet.Keep(h.Root, text) //nolint:wrapcheck // it says what it wrote
 }
 
 // keep copies a program, so that a build in the meantime does not change what is measured.

@@ -11,10 +11,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,7 +26,7 @@ import (
 )
 
 // everything is the command that measures all and writes the document; any flag makes it less.
-const everything = "make bench"
+const everything = "make bench PART=fanout"
 
 func main() {
 	os.Exit(stage.Run(func() int {
@@ -74,15 +72,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Print(section)
 		return failed
 	}
-	path := filepath.Join(root, "docs", "benchmarks.md")
-	document, err := os.ReadFile(path) //nolint:gosec // of the repository
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read document: %w", err)
-	}
-	if err := os.WriteFile(path, []byte(report.Merge(string(document), section)), 0o644); err != nil { //nolint:gosec // for everybody
-		return fmt.Errorf("write document: %w", err)
-	}
-	return failed
+	return errors.Join(failed, sheet.Keep(root, section))
 }
 
 // parse reads the flags.
