@@ -100,7 +100,7 @@ docs: ## write what is generated of the documentation: docs/configuration.md and
 	$(GO) test -count=1 -run Current ./test/reference -update
 
 .PHONY: demo
-demo: packages build ## watch a real cluster's traffic follow Pod readiness (KEEP=1 leaves it running, MODE=iptables, nftables, or ipvs on one more node; PODS=1 from images, by the chart)
+demo: packages build ## watch a real cluster's traffic follow Pod readiness (KEEP=1 leaves it running, MODE=iptables, nftables, or ipvs on one more node; PODS=0: plain processes in place of images and the chart)
 	$(GO) run ./test/cmd/demo
 
 .PHONY: cluster-up

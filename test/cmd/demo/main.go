@@ -1,11 +1,13 @@
 // Command demo is what `make demo` runs: Fairlead on a real cluster, under traffic.
 //
 // Input is the environment: KEEP=1 leaves the cluster running, MODE, NODES and DIR are the agents' mode, the number of
-// nodes and the cluster's folder; PODS=1 builds images and installs the chart, in place of processes (not with MODE=ipvs). Output is the story that package demo tells; it fails if the story did not come true.
+// nodes and the cluster's folder; PODS=0 starts plain processes in place of images and the chart, as MODE=ipvs always does.
+// Output is the story that package demo tells; it fails if the story did not come true.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -49,7 +51,14 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("NODES=%q: give a number", n)
 		}
 	}
-	cfg.Pods = cfg.Mode != "ipvs" && os.Getenv("PODS") == "1"
+	switch pods := os.Getenv("PODS"); {
+	case !slices.Contains([]string{"", "0", "1"}, pods):
+		return fmt.Errorf("PODS=%q: give 1 for images and the chart (the default), 0 for plain processes", pods)
+	case pods == "1" && cfg.Mode == "ipvs":
+		return errors.New("PODS=1 with MODE=ipvs: a node with a kernel of its own runs no Pods; leave PODS out")
+	default:
+		cfg.Pods = cfg.Mode != "ipvs" && pods != "0"
+	}
 	begin := time.Now()
 	if err := demo.Run(ctx, cfg); err != nil {
 		return err
