@@ -166,6 +166,14 @@ func (p *ports) release(port uint16) {
 	delete(p.used, port)
 }
 
+// Tell sends a question whose answer nobody waits for.
+func (c *Conversation) Tell() error {
+	if _, err := c.conn.Write([]byte("?\n")); err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	return nil
+}
+
 // Ask returns the endpoint that answers.
 func (c *Conversation) Ask() (netip.AddrPort, error) {
 	if d, ok := c.conn.(net.Conn); ok {
@@ -173,8 +181,8 @@ func (c *Conversation) Ask() (netip.AddrPort, error) {
 			return netip.AddrPort{}, fmt.Errorf("ask: %w", err)
 		}
 	}
-	if _, err := c.conn.Write([]byte("?\n")); err != nil {
-		return netip.AddrPort{}, fmt.Errorf("ask: %w", err)
+	if err := c.Tell(); err != nil {
+		return netip.AddrPort{}, err
 	}
 	line, err := c.in.ReadString('\n')
 	if err != nil {

@@ -158,6 +158,10 @@ func (p programs) try(ctx context.Context, list ...need) error {
 			fmt.Fprintf(&remove, "*%s\n:%s - [0:0]\n-X %s\nCOMMIT\n", table, probeChain, probeChain)
 		}
 	}
-	// After a failure too: tables that came before the one that failed may have the chain.
-	return errors.Join(p.feed(ctx, add.Bytes()), p.feed(ctx, remove.Bytes()))
+	err := p.feed(ctx, append(add.Bytes(), remove.Bytes()...))
+	if err != nil {
+		// Tables that came before the one that failed have the chain.
+		err = errors.Join(err, p.feed(ctx, remove.Bytes()))
+	}
+	return err
 }

@@ -40,7 +40,7 @@ func TestNeedsAreAll(t *testing.T) {
 // TestMissing holds that a kernel with IPVS that lacks something else is found out at the start: what is missing is named, and
 // nothing of the attempt stays. This kernel loads no module but those that the test has allowed so far.
 func TestMissing(t *testing.T) {
-	if !uml.Enter(t) {
+	if !uml.EnterBeside(t) {
 		return
 	}
 	n := newNode(t)

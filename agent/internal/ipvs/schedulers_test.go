@@ -21,7 +21,8 @@ const (
 	leastActive        // the same, but only established connections count, which UDP has none of: all to one server
 )
 
-// testSchedulers sees each scheduler choose, in both families and for each protocol. Associations of SCTP are connections.
+// testSchedulers sees each scheduler choose, in both families and for each protocol. Associations of SCTP are connections. Those
+// whose choice takes weights, or caches in many places, to be told from others' are seen to work.
 func testSchedulers(t *testing.T) {
 	b := newBed(t)
 	schedulers := []struct {
@@ -55,8 +56,24 @@ func testSchedulers(t *testing.T) {
 			}
 		}
 	}
+	others := map[string]string{"fo": "10.96.2.1:80", "lblc": "10.96.2.2:80", "lblcr": "10.96.2.3:80", "ovf": "10.96.2.4:80"}
+	for name, at := range others {
+		text += fmt.Sprintf("service default/%s:/TCP/IPv4 cluster-ip=%v port=80 scheduler=%s usable\n  common 10.244.1.5:8080\n", name,
+			netip.MustParseAddrPort(at).Addr(), name)
+	}
 	sync(t, b.backend, parseTable(t, text))
 	has := b.node.must(t, "ipvsadm -Sn")
+	for name, at := range others {
+		if !strings.Contains(has, at+" -s "+name+"\n") {
+			t.Errorf("%s is not used:\n%s", name, has)
+		}
+		if got := ask(t, b.begin(t, client("9"), fwd.TCP, at)); got != "10.244.1.5:8080" {
+			t.Errorf("%s: %s answered", name, got)
+		}
+	}
+	if all := len(schedulers) + len(others); all != len(Schedulers()) {
+		t.Errorf("%d schedulers are tried, there are %v", all, Schedulers())
+	}
 	for _, s := range trials {
 		t.Run(fmt.Sprintf("%s/%v/%v", s.scheduler, s.family, s.protocol), func(t *testing.T) {
 			if !strings.Contains(has, s.at+" -s "+s.scheduler+"\n") {

@@ -125,6 +125,39 @@ func testGraceful(t *testing.T) {
 	})
 }
 
+// testAbrupt holds that a real server of UDP or SCTP goes at once, also while it has connections, and that a flow of UDP goes on
+// with another one.
+func testAbrupt(t *testing.T) {
+	b := newBed(t)
+	one, two := "10.244.1.5:8080", "10.244.1.6:8080"
+	for _, protocol := range []fwd.Protocol{fwd.UDP, fwd.SCTP} {
+		b.talk(t, protocol, one, two)
+		with := func(server string) string {
+			return strings.ReplaceAll(web("", server), "/TCP/", "/"+protocol.String()+"/")
+		}
+		table := parseTable(t, with(one))
+		sync(t, b.backend, table)
+		old := b.begin(t, client("9"), protocol, "10.96.0.10:80")
+		if got := ask(t, old); got != one {
+			t.Fatalf("%v: asked %s", protocol, got)
+		}
+		step(t, b.backend, table, with(two))
+		b.wantWeight(t, one, "")
+		b.wantWeight(t, two, "1")
+		if got := ask(t, b.begin(t, client("9"), protocol, "10.96.0.10:80")); got != two {
+			t.Errorf("%v: a new connection went to %s", protocol, got)
+		}
+		if protocol == fwd.UDP {
+			if err := old.Tell(); err != nil { // the packet that finds its server gone is lost
+				t.Error(err)
+			}
+			if got := ask(t, old); got != two {
+				t.Errorf("the flow went on to %s", got)
+			}
+		}
+	}
+}
+
 // until asks again and again.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -13,8 +13,9 @@ func IPVSMode() Mode {
 // endpoint's answer for that to a connection to the Service, which the client made from the same port a while ago.
 func (m Mode) mixes() bool { return m.Peer == "ipvs" }
 
-// IPVSPlan is what the targets of IPVS mode ask for. kube-proxy's start takes minutes in that kernel at each of these sizes,
-// so that it happens once at each (see EndlessStart), and its changes take half a minute at the last.
+// IPVSPlan is what the targets of IPVS mode ask for. In that kernel kube-proxy's start takes a tenth to a third of a second for
+// each Service, so that it happens once at all sizes but perhaps the first (see EndlessStart), and its changes take up to half
+// a minute at the last: 25 minutes in all on a busy machine, most of an hour at worst.
 func IPVSPlan() []Stage {
 	return []Stage{
 		Stage{Rounds: 3, Changes: 5, Connections: 1000, Calm: 1}.at(1_000, 2),

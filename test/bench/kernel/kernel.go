@@ -46,6 +46,9 @@ type outcome struct {
 	Error string
 }
 
+// stopped is the Error until the last stage has ended: a kernel that stops in the middle says nothing.
+const stopped = "the kernel stopped"
+
 func jobFile(dir string) string     { return filepath.Join(dir, "job.json") }
 func outcomeFile(dir string) string { return filepath.Join(dir, "outcome.json") }
 
@@ -56,7 +59,8 @@ modprobe ipv6
 mount -t hostfs -o '%[1]s' none '%[1]s'
 '%[2]s' ` + Flag + ` '%[1]s'`
 
-// Run runs the contest in a kernel of its own, in the folder cfg.Dir.
+// Run runs the contest in a kernel of its own, in the folder cfg.Dir. Beside an error are the Results of the stages that had
+// ended before.
 func Run(ctx context.Context, cfg contest.Config) ([]contest.Result, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -81,10 +85,13 @@ func Run(ctx context.Context, cfg contest.Config) ([]contest.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read what was measured in the kernel: %w; its console ends with:\n%s", err, console)
 	}
-	if o.Error != "" {
-		return o.Results, fmt.Errorf("measure in the kernel: %s", o.Error)
+	switch o.Error {
+	case "":
+		return o.Results, nil
+	case stopped:
+		return o.Results, fmt.Errorf("measure in the kernel: %s; its console ends with:\n%s", stopped, console)
 	}
-	return o.Results, nil
+	return o.Results, fmt.Errorf("measure in the kernel: %s", o.Error)
 }
 
 // boot runs a kernel until it halts, and returns the end of what was on its console, but for what people were told.
@@ -93,6 +100,11 @@ func boot(ctx context.Context, k uml.Kernel, progress io.Writer) (console string
 	if err != nil {
 		return "", fmt.Errorf("boot a kernel: %w", err)
 	}
+	argv, release, err := uml.Pin(argv)
+	if err != nil {
+		return "", fmt.Errorf("boot a kernel: %w", err)
+	}
+	defer release()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	// All processes of the kernel are processes of the machine; they end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -143,12 +155,21 @@ func Inside(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
-	results, err := contest.Run(ctx, contest.Config{
-		Modes: j.Modes, Plan: j.Plan, Programs: j.Programs, Dir: own, Progress: prefixed{os.Stdout}, Multi: j.Modes[0].Multi,
-	})
-	o := outcome{Results: results}
-	if err != nil {
-		o.Error = err.Error()
+	// One stage after the other is handed over, since a stage may take half an hour.
+	var o outcome
+	for _, stage := range j.Plan {
+		o.Error = stopped
+		if err := write(outcomeFile(dir), o); err != nil {
+			return err
+		}
+		results, err := contest.Run(ctx, contest.Config{
+			Modes: j.Modes, Plan: []contest.Stage{stage}, Programs: j.Programs, Dir: own, Progress: prefixed{os.Stdout}, Multi: j.Modes[0].Multi,
+		})
+		if err != nil {
+			o.Error = err.Error()
+			break
+		}
+		o.Results, o.Error = append(o.Results, results...), ""
 	}
 	return write(outcomeFile(dir), o)
 }

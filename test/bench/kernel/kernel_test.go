@@ -62,13 +62,17 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestWhatFailsInsideIsSaidOutside: with the reason, not only with a console.
+// TestWhatFailsInsideIsSaidOutside: with the reason, not only with a console, and with what had been measured before.
 func TestWhatFailsInsideIsSaidOutside(t *testing.T) {
-	_, err := Run(t.Context(), contest.Config{
-		Modes: []contest.Mode{contest.IPVSMode()}, Dir: t.TempDir(), Progress: &bytes.Buffer{}, Plan: []contest.Stage{{Rounds: 1}},
+	results, err := Run(t.Context(), contest.Config{
+		Modes: []contest.Mode{contest.IPVSMode()}, Dir: t.TempDir(), Progress: &bytes.Buffer{},
+		Plan: []contest.Stage{{World: world.World{Services: 5, Endpoints: 2}, Rounds: 0}, {Rounds: 1}},
 	})
 	if err == nil || !strings.Contains(err.Error(), "services: 0") {
 		t.Errorf("a plan without Services: %v", err)
+	}
+	if len(results) != 1 || results[0].Stage.World.Services != 5 {
+		t.Errorf("the stage before is not handed over, but %+v", results)
 	}
 }
 

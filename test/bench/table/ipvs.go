@@ -49,7 +49,8 @@ as in the first part, inside that kernel, with iptables in the legacy flavour.
 
 const ipvsText = "*Change* and *start*: in brackets the share that the program itself counts. *First packet*: a connection straight to an endpoint without a proxy, and what the\n" +
 	"slowest Service of 256 adds to it. kube-proxy says at log level 4 of one file that a pass has ended; that makes two lines more for each\n" +
-	"Service at the start. The target is for the ratios of change and start."
+	"Service at the start. The target is for the ratios of change and start. [ipvs.md](ipvs.md) says what remains of a change and of a start,\n" +
+	"and how to profile them."
 
 // changed is the median of a change of each side.
 func changed(r contest.Result) (times [2]time.Duration) {

@@ -13,6 +13,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,15 @@ const lifetime = 20 * time.Minute
 func Enter(tb testing.TB) bool {
 	tb.Helper()
 	return EnterFor(tb, lifetime)
+}
+
+// EnterBeside is Enter for tests whose kernels may run at the same time, each on a CPU of its own (see Pin).
+func EnterBeside(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inside) == "" {
+		t.Parallel() // not inside, where there is one CPU, and tests may set the environment
+	}
+	return Enter(t)
 }
 
 // EnterFor is Enter with another lifetime of the kernel.
@@ -65,8 +75,24 @@ func enter(tb testing.TB, kernel string, lifetime time.Duration) bool {
 	if err != nil {
 		tb.Fatalf("%v\n%s", err, output)
 	}
+	if _, is := tb.(*testing.B); is {
+		// Package testing cuts a benchmark's log off, and drops that of one whose parts were asked for.
+		_, _ = io.WriteString(os.Stdout, figures(output))
+		return false
+	}
 	tb.Logf("inside the kernel:\n%s", output)
 	return false
+}
+
+// figures are the lines of a benchmark's output that say what was measured.
+func figures(output string) string {
+	var b strings.Builder
+	for line := range strings.Lines(output) {
+		if strings.Contains(line, " ns/op") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // boot runs the calling test in a kernel, and returns what it printed. An error says that it failed, or never ended.
@@ -80,6 +106,11 @@ func boot(tb testing.TB, kernel string, lifetime time.Duration) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	argv, release, err := Pin(argv)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(tb.Context(), lifetime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -121,12 +122,15 @@ func measure(ctx context.Context, cfg, own contest.Config, h table.Header) (err 
 		if err := h.Look(began); err != nil {
 			return err
 		}
-		results, err := p.run(ctx, p.cfg)
-		if err != nil {
-			return fmt.Errorf("measure (logs are in %s): %w", cfg.Dir, err)
-		}
+		results, failed := p.run(ctx, p.cfg)
 		if err := h.Done(time.Since(began)); err != nil {
-			return err
+			return errors.Join(failed, err)
+		}
+		if failed != nil {
+			if len(results) > 0 { // what took long is not lost, but it is no whole part
+				fmt.Print(p.text(h, results))
+			}
+			return fmt.Errorf("measure (logs are in %s): %w", cfg.Dir, failed)
 		}
 		if err := write(h, p.text(h, results)); err != nil {
 			return err
