@@ -9,7 +9,7 @@ require (
 
 require (
 	github.com/coreos/go-oidc/v3 v3.21.0 // indirect
-	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
+	github.com/go-jose/go-jose/v4 v4.1.5 // indirect
 	github.com/moby/ipvs v1.1.0 // indirect
 	github.com/sirupsen/logrus v1.9.0 // indirect
 )

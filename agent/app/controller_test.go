@@ -27,7 +27,9 @@ type controller struct {
 	hellos  chan *fairleadv1.Hello
 	// unchanged sends a revision without a change.
 	unchanged chan struct{}
-	stop      func()
+	// ended tells of each stream that is over: until then, it takes what is meant for the next one.
+	ended chan struct{}
+	stop  func()
 }
 
 func newController(t *testing.T, options ...grpc.ServerOption) *controller {
@@ -44,6 +46,7 @@ func newControllerAt(t *testing.T, address string, options ...grpc.ServerOption)
 	c := &controller{
 		address: l.Addr().String(), tables: make(chan *fwd.Table), reports: make(chan *fairleadv1.Report, 100), cut: make(chan struct{}),
 		hellos: make(chan *fairleadv1.Hello, 100), unchanged: make(chan struct{}),
+		ended: make(chan struct{}, 100),
 	}
 	server := grpc.NewServer(options...)
 	fairleadv1.RegisterForwardingServer(server, c)
@@ -60,6 +63,7 @@ func newControllerAt(t *testing.T, address string, options ...grpc.ServerOption)
 }
 
 func (c *controller) Follow(s serverStream) error {
+	defer func() { c.ended <- struct{}{} }()
 	m, err := s.Recv()
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func newMetrics(cfg Config, tables *store.Store) *metrics {
 		registry: prometheus.NewRegistry(),
 		deletedFlows: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_conntrack_deleted_flows_total",
-			Help: "UDP flows that were removed from connection tracking since they reached a place the table no longer names.",
+			Help: "Flows that were removed from connection tracking since they reached a place that the table does not name.",
 		}),
 		healthz: answers("kubeproxy_proxy_healthz_total", "Answers of /healthz by HTTP code."),
 		live:    answers("kubeproxy_proxy_livez_total", "Answers of /livez by HTTP code."),

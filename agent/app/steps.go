@@ -15,7 +15,8 @@ import (
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
-// flows removes stale UDP flows after each change, also of this host's addresses.
+// flows removes stale UDP flows after each change, also of this host's addresses, and once, after the start, attempts at TCP
+// connections from before the rules.
 type flows struct {
 	// clean is that of a conntrack.Cleaner, addresses is hostinfo.Addresses.
 	clean     func(context.Context, []conntrack.Filter) (deleted int, err error)
@@ -24,6 +25,8 @@ type flows struct {
 	deleted   prometheus.Counter
 	// local are the addresses that node ports were at when flows were last cleaned, sorted.
 	local []netip.Addr
+	// cleaned: it succeeded once.
+	cleaned bool
 }
 
 var _ proxy.Step = (*flows)(nil)
@@ -33,7 +36,7 @@ func (*flows) Name() string { return "conntrack" }
 
 // Follow implements proxy.Step. An address that came may have flows to node ports from before, which nobody translates.
 func (f *flows) Follow(ctx context.Context, before, now *fwd.Table, delta dataplane.Delta) ([]dataplane.Notice, error) {
-	in := conntrack.Input{Before: before, Now: now, Delta: delta}
+	in := conntrack.Input{Before: before, Now: now, Delta: delta, First: !f.cleaned}
 	looks := takesNodePorts(in)
 	if looks {
 		local, err := f.addresses()
@@ -48,6 +51,7 @@ func (f *flows) Follow(ctx context.Context, before, now *fwd.Table, delta datapl
 	}
 	deleted, err := f.clean(ctx, conntrack.Plan(in))
 	f.deleted.Add(float64(deleted))
+	f.cleaned = f.cleaned || err == nil
 	if err == nil && looks {
 		f.local = in.NodeAddrs
 	}

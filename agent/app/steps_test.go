@@ -66,6 +66,36 @@ func TestNewAddress(t *testing.T) {
 	}
 }
 
+// TestFirstFlows: attempts at TCP connections are cleaned until that succeeded once, and never again.
+func TestFirstFlows(t *testing.T) {
+	table, err := fwd.ParseText(strings.NewReader("service a/web:/TCP/IPv4 cluster-ip=10.96.0.10 port=80 usable\n  common 10.244.1.5:80\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var attempts int
+	var broken error
+	f := &flows{
+		addresses: func() ([]netip.Addr, error) { return nil, nil },
+		deleted:   prometheus.NewCounter(prometheus.CounterOpts{Name: "deleted"}),
+		clean: func(_ context.Context, filters []conntrack.Filter) (int, error) {
+			attempts = len(filters)
+			return 0, broken
+		},
+	}
+	for n, step := range []struct {
+		broken error
+		want   int
+	}{{errors.New("injected"), 1}, {nil, 1}, {nil, 0}, {nil, 0}} {
+		broken = step.broken
+		if _, err := f.Follow(t.Context(), &fwd.Table{}, table, dataplane.Delta{All: true}); !errors.Is(err, step.broken) {
+			t.Errorf("step %d: error %v", n, err)
+		}
+		if attempts != step.want {
+			t.Errorf("step %d: %d filters, want %d", n, attempts, step.want)
+		}
+	}
+}
+
 // TestThrift: memory is given back after everything was looked at, and once when it is calm after changes.
 func TestThrift(t *testing.T) {
 	step := newThrift()

@@ -88,6 +88,7 @@ func TestBootstrap(t *testing.T) {
 		if err := a.stop(); err != nil {
 			t.Error(err)
 		}
+		<-c.ended
 	}
 	cfg.Controllers, cfg.StateDir = []string{c.address}, t.TempDir()
 	cfg.Trust.APIServers, cfg.Trust.CAFile = nil, inFile(t, ca.PEM())

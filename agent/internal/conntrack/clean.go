@@ -17,36 +17,47 @@ import (
 // for use. It keeps nothing between calls, so that nothing of a failure lasts.
 type Cleaner struct{}
 
-// Clean removes the flows that filters select, and returns how many it removed. The table is read once per family that a
-// filter names, streamed and narrowed by the kernel where it can be (Linux 5.8), so that neither many filters nor a
+// Clean removes the flows that filters select, and returns how many it removed. The table is read once per family and kind
+// that a filter names, streamed and narrowed by the kernel where it can be (Linux 5.8), so that neither many filters nor a
 // large table cost memory (kubernetes issue 129982). No filters: nothing is read. After an error some flows may be left, and
 // a later Clean of the same filters finishes the work.
 func (Cleaner) Clean(ctx context.Context, filters []Filter) (deleted int, err error) {
 	for _, f := range fwd.Families() {
-		mine := ofFamily(filters, f)
-		if len(mine) == 0 {
-			continue
-		}
-		n, err := cleanFamily(ctx, f, mine)
-		deleted += n
-		if err != nil {
-			return deleted, fmt.Errorf("clean %v flows: %w", f, err)
+		for _, protocol := range []fwd.Protocol{fwd.UDP, fwd.TCP} {
+			mine := ofKind(filters, f, protocol)
+			if len(mine) == 0 {
+				continue
+			}
+			n, err := cleanKind(ctx, f, mine)
+			deleted += n
+			if err != nil {
+				return deleted, fmt.Errorf("clean %v flows of %v: %w", f, protocol, err)
+			}
 		}
 	}
 	return deleted, nil
 }
 
-func ofFamily(filters []Filter, f fwd.Family) []Filter {
+// protocol is that of the flows that f selects.
+func (f Filter) protocol() fwd.Protocol {
+	if f.Attempts {
+		return fwd.TCP
+	}
+	return fwd.UDP
+}
+
+func ofKind(filters []Filter, f fwd.Family, protocol fwd.Protocol) []Filter {
 	var mine []Filter
 	for _, x := range filters {
-		if fwd.FamilyOf(x.To.Addr()) == f {
+		if fwd.FamilyOf(x.To.Addr()) == f && x.protocol() == protocol {
 			mine = append(mine, x)
 		}
 	}
 	return mine
 }
 
-func cleanFamily(ctx context.Context, f fwd.Family, filters []Filter) (int, error) {
+// cleanKind takes filters of one family and protocol.
+func cleanKind(ctx context.Context, f fwd.Family, filters []Filter) (int, error) {
 	socket, err := nl.GetNetlinkSocketAt(netns.None(), netns.None(), unix.NETLINK_NETFILTER)
 	if err != nil {
 		return 0, fmt.Errorf("open netlink socket: %w", err)
@@ -76,8 +87,14 @@ func cleanFamily(ctx context.Context, f fwd.Family, filters []Filter) (int, erro
 	return deleted, nil
 }
 
-// match reports whether filters, by their destination, select the flow.
-func match(byTo map[netip.AddrPort][]netip.AddrPort, f *flow) bool {
-	keep, ok := byTo[f.to]
-	return ok && !contains(keep, f.repliesFrom)
+// match reports whether filters, by their destination, select the flow, which is of their protocol.
+func match(byTo map[netip.AddrPort]Filter, f *flow) bool {
+	filter, ok := byTo[f.to]
+	switch {
+	case !ok:
+		return false
+	case filter.Attempts:
+		return f.unanswered && f.repliesFrom == f.to
+	}
+	return !contains(filter.Keep, f.repliesFrom)
 }

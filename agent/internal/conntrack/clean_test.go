@@ -120,7 +120,7 @@ func TestCleanMany(t *testing.T) {
 func FuzzParseFlow(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 8, 0, 1, 0x80, 1, 2, 3, 4})
 	f.Fuzz(func(t *testing.T, msg []byte) {
-		if got, isUDP, err := parseFlow(msg); err == nil && isUDP && len(got.tuple) == 0 {
+		if got, err := parseFlow(msg); err == nil && got.protocol != 0 && len(got.tuple) == 0 {
 			t.Errorf("flow without a tuple: %+v", got)
 		}
 	})
@@ -250,13 +250,14 @@ func expectAnswer(t *testing.T, conn net.Conn, from netip.AddrPort) {
 	}
 }
 
-// tracked describes a flow to create; protocol 0 is UDP.
+// tracked describes a flow to create; protocol 0 is UDP, and state, which TCP has, is at least SYN_SENT.
 type tracked struct {
 	to          string
 	port, from  uint16
 	repliesFrom string
 	repliesPort uint16
 	protocol    uint8
+	state       uint8
 }
 
 func createFlow(t *testing.T, f tracked) {
@@ -271,7 +272,7 @@ func createFlow(t *testing.T, f tracked) {
 		Reverse: netlink.IPTuple{Protocol: f.protocol, SrcIP: net.ParseIP(f.repliesFrom).To4(), SrcPort: f.repliesPort, DstIP: client, DstPort: f.from},
 	}
 	if f.protocol == unix.IPPROTO_TCP {
-		flow.ProtoInfo = &netlink.ProtoInfoTCP{State: 3}
+		flow.ProtoInfo = &netlink.ProtoInfoTCP{State: max(f.state, tcpSynSent)}
 	}
 	if err := netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
 		t.Fatalf("create flow %+v: %v", f, err)

@@ -15,6 +15,9 @@ type Filter struct {
 	To netip.AddrPort
 	// Keep is sorted, without duplicates, and may be empty. It is shared between Filters and never changed.
 	Keep []netip.AddrPort
+	// Attempts selects other flows of To in their place: attempts at a TCP connection that were never translated and that
+	// nobody has answered. Keep does not count then.
+	Attempts bool
 }
 
 // Input is what Plan looks at.
@@ -27,11 +30,17 @@ type Input struct {
 	Delta dataplane.Delta
 	// NodeAddrs are the addresses on which this node takes NodePorts, of both families.
 	NodeAddrs []netip.Addr
+	// First says that nothing was cleaned yet since the start: attempts at TCP connections may be older than the rules.
+	First bool
 }
 
-// Plan returns the flows to remove, sorted by destination. A Service port counts when it appears, goes, gets or loses a
+// Plan returns the flows to remove, sorted by kind and destination. A Service port counts when it appears, goes, gets or loses a
 // destination, when an endpoint of it stops serving, and when a list of it stops or starts being empty. Endpoints that
 // are merely no longer chosen (traffic policy, topology, termination) keep their flows, as connections of TCP do.
+//
+// The first time, attempts at TCP connections to cluster IPs are selected too. The kernel decides about translation at a
+// flow's first packet: a SYN from before the rules goes nowhere, and so do its repetitions, until the client gives up.
+// Cluster IPs alone: who else could answer one? A load balancer may be about to answer at its own address.
 //
 // kube-proxy leaves Services without endpoints and deleted ones alone (kubernetes issue 139628); here both are cleaned.
 func Plan(in Input) []Filter {
@@ -55,6 +64,21 @@ func Plan(in Input) []Filter {
 	for _, to := range slices.SortedFunc(maps.Keys(keep), netip.AddrPort.Compare) {
 		filters = append(filters, Filter{To: to, Keep: keep[to]})
 	}
+	if in.First {
+		filters = append(filters, attempts(in.Now)...)
+	}
+	return filters
+}
+
+// attempts selects what nobody answers at any cluster IP of TCP, sorted.
+func attempts(t *fwd.Table) []Filter {
+	var filters []Filter
+	for _, p := range t.Ports() {
+		if p.Protocol == fwd.TCP && p.ClusterIP.IsValid() {
+			filters = append(filters, Filter{To: netip.AddrPortFrom(p.ClusterIP, p.Port), Attempts: true})
+		}
+	}
+	slices.SortFunc(filters, func(a, b Filter) int { return a.To.Compare(b.To) })
 	return filters
 }
 

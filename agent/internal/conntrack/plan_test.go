@@ -88,6 +88,22 @@ func TestPlanAll(t *testing.T) {
 	}
 }
 
+// TestPlanFirst: the first time, and only then, attempts at TCP connections to cluster IPs are selected, and those to no other
+// address.
+func TestPlanFirst(t *testing.T) {
+	now := table(t, dns+"common 10.0.0.2:53\n"+
+		"service default/web:/TCP/IPv4 cluster-ip=10.96.0.20 port=80 node-port=30080 external-ips=198.51.100.7 load-balancer-ips=203.0.113.1 usable\n"+
+		"service default/dns:tcp/TCP/IPv4 cluster-ip=10.96.0.10 port=53 usable\n")
+	in := Input{Before: &fwd.Table{}, Now: now, Delta: dataplane.Delta{All: true}, NodeAddrs: nodeAddrs(), First: true}
+	if got, want := describe(Plan(in)), "10.96.0.10:53 keep 10.0.0.2:53; attempts 10.96.0.10:53; attempts 10.96.0.20:80"; got != want {
+		t.Errorf("first: got %s, want %s", got, want)
+	}
+	in.First = false
+	if got, want := describe(Plan(in)), "10.96.0.10:53 keep 10.0.0.2:53"; got != want {
+		t.Errorf("later: got %s, want %s", got, want)
+	}
+}
+
 func nodeAddrs() []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 }
@@ -106,6 +122,10 @@ func describe(filters []Filter) string {
 	for _, f := range filters {
 		if !slices.IsSortedFunc(f.Keep, netip.AddrPort.Compare) {
 			return fmt.Sprintf("not sorted: %v", f.Keep)
+		}
+		if f.Attempts {
+			out = append(out, "attempts "+f.To.String())
+			continue
 		}
 		words := []string{f.To.String(), "keep"}
 		for _, k := range f.Keep {

@@ -47,6 +47,7 @@ type Brake struct {
 	eps, services allowance
 	held          map[types.NamespacedName]struct{}
 	heldEndpoints int
+	told          tally
 
 	// ask holds a token while something waits for a fresh list.
 	ask chan struct{}
@@ -56,6 +57,9 @@ type Brake struct {
 	waiting []types.NamespacedName
 	fresh   Lookup
 }
+
+// tally is how much is held: endpoints, Services that are gone, and Services that lack anything.
+type tally struct{ endpoints, gone, services int }
 
 // input is what the Feed said of a Service; svc is nil where it is gone.
 type input struct {
@@ -110,7 +114,6 @@ func (b *Brake) Commit(ctx context.Context, round kube.Round) {
 		b.cfg.Logger.ErrorContext(ctx, "too much would go at once: held until a fresh list from the API server confirms it",
 			slog.Int("endpoints", v.endpoints), slog.Int("of_endpoints", b.total), slog.Int("services", v.services), slog.Int("of_services", len(b.applied)))
 	}
-	before := b.heldEndpoints + len(b.held)
 	passed := round
 	passed.Services = make([]types.NamespacedName, 0, len(round.Services))
 	for _, key := range round.Services {
@@ -122,7 +125,7 @@ func (b *Brake) Commit(ctx context.Context, round kube.Round) {
 	if fresh != nil { // whatever it confirmed is gone, and the rest is measured by what there is now
 		b.eps, b.services = allowance{}, allowance{}
 	}
-	b.tell(ctx, before)
+	b.tell(ctx)
 	b.cfg.Next.Commit(ctx, passed)
 }
 

@@ -194,6 +194,24 @@ func TestServicesToo(t *testing.T) {
 	}
 }
 
+// TestHeldIsToldApart: a Service that goes while its endpoints are held is counted, though no more waits than before.
+func TestHeldIsToldApart(t *testing.T) {
+	x := newTest(t, limits())
+	x.round(world{"a": to(50), "b": to(50)})
+	x.round(world{"a": {}})
+	if x.heldE != 50 || x.heldS != 0 {
+		t.Fatalf("held %d endpoints and %d Services, want 50 and 0", x.heldE, x.heldS)
+	}
+	x.round(world{"a": nil})
+	if x.heldE != 50 || x.heldS != 1 {
+		t.Errorf("held %d endpoints and %d Services, want 50 and 1", x.heldE, x.heldS)
+	}
+	x.round(world{"a": {}}) // it is back
+	if x.heldE != 50 || x.heldS != 0 {
+		t.Errorf("held %d endpoints and %d Services, want 50 and 0", x.heldE, x.heldS)
+	}
+}
+
 // TestManySmallRounds: a removal that comes one by one is as large as one that comes at once.
 func TestManySmallRounds(t *testing.T) {
 	x := newTest(t, limits())

@@ -81,7 +81,7 @@ func (b *Brake) takeFresh() Lookup {
 }
 
 // tell reports what is held if that has changed, and asks for a list if there is anything.
-func (b *Brake) tell(ctx context.Context, before int) {
+func (b *Brake) tell(ctx context.Context) {
 	waiting := slices.SortedFunc(maps.Keys(b.held), func(x, y types.NamespacedName) int { return strings.Compare(x.String(), y.String()) })
 	b.mu.Lock()
 	b.waiting = waiting
@@ -89,16 +89,17 @@ func (b *Brake) tell(ctx context.Context, before int) {
 	if len(waiting) > 0 {
 		b.wake()
 	}
-	if before == b.heldEndpoints+len(b.held) {
-		return
-	}
-	gone := 0
+	now := tally{endpoints: b.heldEndpoints, services: len(waiting)}
 	for _, key := range waiting {
 		if b.applied[key].gone {
-			gone++
+			now.gone++
 		}
 	}
-	b.cfg.Held(b.heldEndpoints, gone)
+	if now == b.told {
+		return
+	}
+	b.told = now
+	b.cfg.Held(now.endpoints, now.gone)
 	if len(waiting) == 0 {
 		b.cfg.Logger.InfoContext(ctx, "nothing is held any more", slog.Int("endpoints", b.total), slog.Int("services", len(b.applied)))
 	}

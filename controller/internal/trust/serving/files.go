@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,10 +97,11 @@ func (f *Files) load(now time.Time) (changed bool, err error) {
 
 // check holds that an agent with the bundle takes the certificate.
 func (f *Files) check(cert *tls.Certificate, bundle []byte, now time.Time) error {
-	roots, between := x509.NewCertPool(), x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(bundle) {
-		return fmt.Errorf("--tls-ca-file %s: want certificates in PEM", f.cfg.CA)
+	roots, err := rootsOf(bundle)
+	if err != nil {
+		return fmt.Errorf("--tls-ca-file %s: %w", f.cfg.CA, err)
 	}
+	between := x509.NewCertPool()
 	for _, der := range cert.Certificate[1:] {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
@@ -107,7 +109,7 @@ func (f *Files) check(cert *tls.Certificate, bundle []byte, now time.Time) error
 		}
 		between.AddCert(c)
 	}
-	_, err := cert.Leaf.Verify(x509.VerifyOptions{
+	_, err = cert.Leaf.Verify(x509.VerifyOptions{
 		DNSName: f.cfg.ServerName, Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	var unknown x509.UnknownAuthorityError
@@ -118,4 +120,25 @@ func (f *Files) check(cert *tls.Certificate, bundle []byte, now time.Time) error
 		return fmt.Errorf("agents would refuse it: %w", err)
 	}
 	return nil
+}
+
+// rootsOf reads a bundle as strictly as agents do, who refuse one with anything else in it. It is published for all to read: a
+// private key must not be.
+func rootsOf(bundle []byte) (*x509.CertPool, error) {
+	roots, found := x509.NewCertPool(), false
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("holds a %s: want certificates alone, in PEM", block.Type)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("want certificates alone, in PEM: %w", err)
+		}
+		roots.AddCert(c)
+		found = true
+	}
+	if !found {
+		return nil, errors.New("want certificates in PEM")
+	}
+	return roots, nil
 }

@@ -196,7 +196,9 @@ func TestFilesThatAgentsWouldRefuse(t *testing.T) {
 		"another name":   {func() FilesConfig { return m.write(t.TempDir(), "example.org") }, time.Now(), "agents would refuse it"},
 		"another CA":     {func() FilesConfig { c := newMaker(t).write(t.TempDir(), name); c.CA = good.CA; return c }, time.Now(), "is not signed by --tls-ca-file"},
 		"another key":    {func() FilesConfig { c := m.write(t.TempDir(), name); c.Key = good.Key; return c }, time.Now(), "--tls-key-file"},
-		"no CA":          {func() FilesConfig { c := m.write(t.TempDir(), name); c.CA = c.Key; return c }, time.Now(), "want certificates in PEM"},
+		"no CA":          {func() FilesConfig { c := m.write(t.TempDir(), name); c.CA = c.Key; return c }, time.Now(), "want certificates alone, in PEM"},
+		"nothing as CA":  {func() FilesConfig { c := m.write(t.TempDir(), name); empty(t, c.CA); return c }, time.Now(), "want certificates in PEM"},
+		"a key beside":   {func() FilesConfig { c := m.write(t.TempDir(), name); add(t, c.CA, c.Key); return c }, time.Now(), "PRIVATE KEY: want certificates alone"},
 		"no certificate": {func() FilesConfig { c := good; c.Cert = "/nowhere"; return c }, time.Now(), "--tls-cert-file: open /nowhere"},
 		"ended":          {func() FilesConfig { return m.write(t.TempDir(), name) }, time.Now().Add(2 * time.Hour), "agents would refuse it"},
 	} {
@@ -207,5 +209,28 @@ func TestFilesThatAgentsWouldRefuse(t *testing.T) {
 		if source.Current() != served {
 			t.Errorf("%s: the certificate in use is gone", what)
 		}
+	}
+}
+
+func empty(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// add appends one file to another.
+func add(t *testing.T, to, from string) {
+	t.Helper()
+	var all []byte
+	for _, path := range []string{to, from} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, content...)
+	}
+	if err := os.WriteFile(to, all, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -55,6 +55,8 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 	stolen := strings.Split(api.sign("first", good(now)), ".")
 	other := strings.Split(api.sign("first", with(good(now), map[string]any{"node": map[string]any{"name": "n2"}})), ".")
+	// Decoders without a bound of their own end the process (CVE-2026-116586).
+	nested := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","kid":"first","x":` + strings.Repeat("[", 2500) + strings.Repeat("]", 2500) + `}`))
 	reasons := map[string]string{}
 	for _, c := range []struct {
 		name, raw, node string
@@ -85,6 +87,8 @@ func TestWhoIsLetIn(t *testing.T) {
 		{"HS256 with the public key", signed(t, confused, good(now)), "n1", codes.Unauthenticated, "want a token signed with"},
 		{"ES384", signed(t, jose.SigningKey{Algorithm: jose.ES384, Key: jose.JSONWebKey{Key: es384, KeyID: "first"}}, good(now)), "n1", codes.Unauthenticated, "want a token signed with"},
 		{"another token's claims", stolen[0] + "." + other[1] + "." + stolen[2], "n2", codes.Unauthenticated, "is not one that"},
+		{"nested header", nested + "." + stolen[1] + "." + stolen[2], "n1", codes.Unauthenticated, ""},
+		{"nested claims", stolen[0] + "." + nested + "." + stolen[2], "n1", codes.Unauthenticated, ""},
 		{"no signature", stolen[0] + "." + stolen[1] + ".", "n1", codes.Unauthenticated, ""},
 		{"no end", api.sign("first", with(good(now), map[string]any{"exp": nil})), "n1", codes.Unauthenticated, "claim exp: want a time"},
 		{"two parts", "a.b", "n1", codes.Unauthenticated, "three parts"},
