@@ -6,9 +6,10 @@
 # Where docker or podman runs, it builds on public bases. Without either it installs buildah and builds on a Debian made by
 # debootstrap, with the modules, the Go and its build cache that this machine has: nothing comes from a registry of images.
 # Environment: GOLANG, AGENT_BASE and CONTROLLER_BASE replace the base images, REPOSITORY and TAG name the result, OUT is the
-# folder of the archives.
+# folder of the archives, ENGINE (docker, podman or buildah) chooses another builder than the first of these that runs.
 # Two builds of one commit on the same bases give the same images: files and images bear the time of the commit
-# (SOURCE_DATE_EPOCH), and nothing in them names the folder or the moment of the build.
+# (SOURCE_DATE_EPOCH), and nothing in them names the folder or the moment of the build. Two things are out of reach: the packages
+# in the agent's image are those of the day, and docker puts the time of the commit on images, but not on the files in them.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -45,6 +46,7 @@ with_engine() {
 		mapfile -t arguments < <(base "$image")
 		"$engine" build "${times[@]}" --build-arg "VERSION=$version" ${GOLANG:+--build-arg "GOLANG=$GOLANG"} "${arguments[@]}" \
 			--tag "$repository/fairlead-$image:$tag" --file "Dockerfile.$image" .
+		rm -f "$out/fairlead-$image.tar" # podman writes over no archive
 		"$engine" save --output "$out/fairlead-$image.tar" "$repository/fairlead-$image:$tag"
 	done
 }
@@ -101,11 +103,18 @@ with_buildah() {
 	builder rmi --prune >/dev/null
 }
 
-if docker info >/dev/null 2>&1; then
-	with_engine docker
-elif podman info >/dev/null 2>&1; then
-	with_engine podman
-else
-	with_buildah
+engine=${ENGINE:-}
+if [[ -z $engine ]]; then
+	engine=buildah
+	! podman info >/dev/null 2>&1 || engine=podman
+	! docker info >/dev/null 2>&1 || engine=docker
 fi
+case $engine in
+docker | podman) with_engine "$engine" ;;
+buildah) with_buildah ;;
+*)
+	echo "build images: ENGINE is $engine, want docker, podman or buildah" >&2
+	exit 1
+	;;
+esac
 ls -l "$out"

@@ -1,6 +1,7 @@
 // Package chart renders the Helm chart as helm does for a user, and reads what comes out as the API server would.
 //
-// Input: the chart in charts/fairlead, and values. Output: typed objects; a field that its type does not have is an error. The
+// Input: the chart in charts/fairlead, and values. Output: typed objects; a field that its type does not have is an error. What
+// types do not say, such as which fields are required, kubeconform knows from Kubernetes' own schemas (conform.go). The
 // package's tests hold what an installation may count on: flags that the binaries take, rights that are granted and no others,
 // nothing that depends on cluster DNS or on a cluster IP. Package reference documents the values.
 package chart
@@ -60,11 +61,16 @@ func (c *Chart) Lint(ctx context.Context) error {
 
 // Render renders the chart with values, a YAML text, into objects in the order of their files. The error is helm's text.
 func (c *Chart) Render(ctx context.Context, values string) ([]runtime.Object, error) {
-	text, err := c.run(ctx, values, "template", "release", c.dir, "--namespace", Namespace, "--values", "-")
+	text, err := c.Template(ctx, values)
 	if err != nil {
 		return nil, err
 	}
 	return decode(text)
+}
+
+// Template renders the chart with values, a YAML text, into a stream of manifests. The error is helm's text.
+func (c *Chart) Template(ctx context.Context, values string) ([]byte, error) {
+	return c.run(ctx, values, "template", "release", c.dir, "--namespace", Namespace, "--values", "-")
 }
 
 // Install installs the chart in a cluster, or upgrades what is there to these values, and returns what helm prints. It does not

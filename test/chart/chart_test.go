@@ -140,6 +140,11 @@ func TestBadValues(t *testing.T) {
 		{someAPI + "cluster: {podCIDRs: [10.244.0.0]}", "/cluster/podCIDRs/0"},
 		{someAPI + "trust: {tokenExpirationSeconds: 60}", "/trust/tokenExpirationSeconds"},
 		{someAPI + "agent: {maxUnavailable: 0}", "/agent/maxUnavailable"},
+		{someAPI + "agent: {profiling: heap}", "/agent/profiling"},
+		{someAPI + "agent: {healthzBindAddress: '0.0.0.0:65536'}", "/agent/healthzBindAddress"},
+		{someAPI + "agent: {stateDir: '/var/lib/{a}'}", "/agent/stateDir"},
+		{someAPI + "controller: {httpPort: 7443}", "controller.httpPort: is that of controller.streamPort"},
+		{someAPI + "controller: {profiling: 1}", "/controller/profiling"},
 		{someAPI + "agnet: {mode: ipvs}", "'agnet' not allowed"},
 	} {
 		if _, err := c.Render(t.Context(), bad.values); err == nil || !strings.Contains(err.Error(), bad.want) {
@@ -240,6 +245,16 @@ func TestFlowSchemas(t *testing.T) {
 	for _, o := range render(t, variants()["certificate"]) {
 		if _, ok := o.(*flowcontrolv1.FlowSchema); ok {
 			t.Errorf("%s is there though switched off", nameOf(t, o))
+		}
+	}
+}
+
+// TestOwnService: the Service that helm test asks is one that Fairlead serves.
+func TestOwnService(t *testing.T) {
+	for name, want := range map[string]string{"least": "", "much": "fairlead"} {
+		service := only[*corev1.Service](t, render(t, variants()[name]), "fairlead-controller")
+		if got := service.Labels["service.kubernetes.io/service-proxy-name"]; got != want {
+			t.Errorf("%s: the Service is for proxy %q, want %q", name, got, want)
 		}
 	}
 }

@@ -297,3 +297,34 @@ func TestReplaceKubeProxy(t *testing.T) {
 		}
 	}
 }
+
+// TestSELinux: what uses the host's files has the label that is given, and nothing else has.
+func TestSELinux(t *testing.T) {
+	for values, init := range map[string]bool{"agent: {seLinuxOptions: {type: spc_t}}": false, "agent: {remove: true, seLinuxOptions: {type: spc_t}}": true} {
+		pods := components(t, render(t, someAPI+values))
+		labelled, plain := pods["agent"].Spec.Containers[0], pods["controller"].Spec.Containers[0]
+		if init {
+			labelled, plain = pods["agent"].Spec.InitContainers[0], pods["agent"].Spec.Containers[0]
+		}
+		if o := labelled.SecurityContext.SELinuxOptions; o == nil || o.Type != "spc_t" {
+			t.Errorf("%s: %s has label %+v", values, labelled.Name, o)
+		}
+		if o := plain.SecurityContext.SELinuxOptions; o != nil {
+			t.Errorf("%s: %s has label %+v", values, plain.Name, o)
+		}
+	}
+}
+
+// TestProfiling: profiles are off unless asked for, of each component alone.
+func TestProfiling(t *testing.T) {
+	for values, want := range map[string][2]bool{
+		"": {false, false}, "controller: {profiling: true}": {true, false}, "agent: {profiling: true}": {false, true},
+	} {
+		pods := components(t, render(t, someAPI+values))
+		for i, component := range []string{"controller", "agent"} {
+			if got := slices.Contains(pods[component].Spec.Containers[0].Args, "--profiling"); got != want[i] {
+				t.Errorf("%q: profiles of the %s: %v, want %v", values, component, got, want[i])
+			}
+		}
+	}
+}

@@ -90,6 +90,9 @@ app.kubernetes.io/name: {{ . }}
 # Only root may use capabilities without file capabilities; it has none but these two.
 runAsUser: 0
 privileged: false
+{{- with .Values.agent.seLinuxOptions }}
+seLinuxOptions: {{- toYaml . | nindent 2 }}
+{{- end }}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
@@ -99,6 +102,15 @@ capabilities:
   - NET_ADMIN
   # iptables in the legacy flavour speaks to the kernel through a raw socket.
   - NET_RAW
+{{- end }}
+
+{{/* Labels of the nodes for agents, or for their clean-up. Call with (dict "root" $ "proxy" WHO-FORWARDS-THERE). */}}
+{{- define "fairlead.agentNodes" -}}
+{{- $labels := deepCopy (.root.Values.agent.nodeSelector | default dict) -}}
+{{- if .root.Values.migration.enabled -}}
+{{- $_ := set $labels "fairlead.io/proxy" .proxy -}}
+{{- end -}}
+{{ toYaml $labels }}
 {{- end }}
 
 {{/* What of the node an agent needs beside netlink. */}}

@@ -21,6 +21,13 @@ func Promtool(ctx context.Context, root string, progress io.Writer) (string, err
 	return single(ctx, root, t, progress)
 }
 
+// Kubeconform returns the executable of kubeconform, which compares manifests with schemas, and builds it if the cache lacks it,
+// which takes seconds.
+func Kubeconform(ctx context.Context, root string, progress io.Writer) (string, error) {
+	t := tool{name: "kubeconform", module: "kubeconform", pkg: "github.com/yannh/kubeconform/cmd/kubeconform", ldflags: "-s -w"}
+	return single(ctx, root, t, progress)
+}
+
 func single(ctx context.Context, root string, t tool, progress io.Writer) (string, error) {
 	path, err := t.ensure(ctx, root, progress)
 	if err != nil {
