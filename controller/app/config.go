@@ -69,6 +69,8 @@ type Config struct {
 	ServiceProxyName string
 	// HeartbeatInterval is how often an agent hears at least.
 	HeartbeatInterval time.Duration
+	// Balance sends agents elsewhere while this replica has clearly more than its share.
+	Balance bool
 
 	// LeaseNamespace and LeaseName are where the replicas agree on the one that writes.
 	LeaseNamespace, LeaseName string
@@ -99,8 +101,8 @@ func Defaults() Config {
 		GRPCAddress: ":7443", HTTPAddress: ":7480", Trust: defaultTrust(),
 		Endpoints: EndpointsWrite, NodeOutageShare: 0.5, Brake: Brake{Share: 0.2, Floor: 20}, MaxEndpointsPerSlice: 100, PublishWorkers: 16, BatchPeriod: 50 * time.Millisecond,
 		KubeAPIQPS: 1000, KubeAPIBurst: 2000,
-		HeartbeatInterval: 10 * time.Second,
-		LeaseNamespace:    "fairlead-system", LeaseName: "fairlead-controller",
+		HeartbeatInterval: 10 * time.Second, Balance: true,
+		LeaseNamespace: "fairlead-system", LeaseName: "fairlead-controller",
 		LeaseDuration: 15 * time.Second, LeaseRenew: 10 * time.Second, LeaseRetry: 2 * time.Second,
 		LogLevel: "info", LogFormat: "text",
 	}

@@ -107,6 +107,7 @@ type pipelineMetrics struct {
 	problems *prometheus.CounterVec
 	outage   prometheus.Gauge
 	frozen   prometheus.Gauge
+	leading  prometheus.Gauge
 }
 
 func (m *pipelineMetrics) setOutage(on bool) {
@@ -128,8 +129,11 @@ func newPipelineMetrics(registry prometheus.Registerer) (*pipelineMetrics, error
 		frozen: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fairlead_tables_frozen", Help: "1 while the owner has frozen the tables, 2 while they are rolled back as well.",
 		}),
+		leading: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_leading", Help: "1 while this replica leads: it watches the API server, and the tables of all replicas are its own.",
+		}),
 	}
-	for _, c := range []prometheus.Collector{m.compile, m.problems, m.outage, m.frozen} {
+	for _, c := range []prometheus.Collector{m.compile, m.problems, m.outage, m.frozen, m.leading} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register pipeline metrics: %w", err)
 		}

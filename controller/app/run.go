@@ -125,6 +125,9 @@ func (p *parts) run(ctx context.Context, cfg Config, l *listeners) error {
 	group, ctx := errgroup.WithContext(ctx)
 	p.trust.run(ctx, group)
 	group.Go(func() error { return keeper.Run(ctx) })
+	if cfg.Balance {
+		group.Go(func() error { p.server.Balance(ctx); return nil })
+	}
 	group.Go(func() error { return serveHTTP(ctx, newHTTP(cfg, p), l.http) })
 	group.Go(func() error { return serveGRPC(ctx, p.trust, l.grpc, p.server) })
 	group.Go(func() error {

@@ -64,6 +64,7 @@ func newStream(cfg Config, parts *parts) (*stream.Server, error) {
 		Epoch: parts.store.Epoch, Version: cfg.Version, Heartbeat: cfg.HeartbeatInterval, Log: parts.logger,
 		Synced:    parts.serving,
 		Behind:    parts.store.Behind,
+		Nodes:     func() int { return parts.store.Stats().Nodes },
 		Authorize: parts.trust.authorize,
 		Admitted:  parts.trust.guard.Admitted,
 		Refused:   parts.trust.guard.Refused,

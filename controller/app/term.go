@@ -43,8 +43,10 @@ func (p *parts) lead(ctx context.Context, cfg Config, won publish.Term) error {
 	p.store.Lead(won.Epoch)
 	p.owner.begin((&succession{cfg: cfg, store: p.store, list: p.list(cfg, t), again: p.again}).settled)
 	p.leading.Store(t)
+	p.metrics.leading.Set(1)
 	defer func() {
 		p.leading.Store(nil)
+		p.metrics.leading.Set(0)
 		p.server.EndReplicas()
 		p.owner.say(0)
 		p.metrics.setOutage(false)

@@ -65,6 +65,8 @@ func (p *Part) Rows() iter.Seq[Row] {
 type PartChange struct {
 	// Replace drops every row first; Remove is empty then.
 	Replace bool
+	// Buckets, ascending, are emptied first; never with Replace.
+	Buckets []Bucket
 	Remove  []string
 	Put     []Row
 	// Digest of the part after the change.
@@ -73,7 +75,7 @@ type PartChange struct {
 
 // Empty reports whether the change does nothing.
 func (c *PartChange) Empty() bool {
-	return c == nil || !c.Replace && len(c.Remove) == 0 && len(c.Put) == 0
+	return c == nil || !c.Replace && len(c.Buckets) == 0 && len(c.Remove) == 0 && len(c.Put) == 0
 }
 
 // Errors of Apply.
@@ -102,7 +104,7 @@ func (p *Part) Snapshot() PartChange {
 }
 
 // Apply returns p after the change. It fails, and changes nothing, with ErrDigest when the digest differs and with
-// ErrMalformed for a key that is empty, too long, or removed without being held.
+// ErrMalformed for a key that is empty, too long, or removed without being held, and for buckets that are none or not in order.
 func (p *Part) Apply(c PartChange) (*Part, error) {
 	next, err := p.edited(c)
 	if err != nil {
@@ -133,10 +135,14 @@ func (p *Part) edited(c PartChange) (*Part, error) {
 			return nil, fmt.Errorf("%w: key of %d bytes: want 1 to %d", ErrMalformed, len(r.Key), MaxKey)
 		}
 	}
+	if err := checkBuckets(c); err != nil {
+		return nil, err
+	}
 	e, next := new(edit), &Part{rows: p.rows}
 	if c.Replace {
 		next = &Part{}
 	}
+	next.empty(e, c)
 	for _, key := range c.Remove {
 		if !next.rows.remove(e, keyHash(key), key) {
 			return nil, fmt.Errorf("%w: remove %x: no such row", ErrMalformed, key)
@@ -151,9 +157,47 @@ func (p *Part) edited(c PartChange) (*Part, error) {
 		return next, nil
 	}
 	for _, r := range c.Put {
-		next.rows.put(e, rowItem(r))
+		it := rowItem(r)
+		if old, held := next.rows.get(it.hash, it.key); held && old.value == it.value {
+			continue // most rows of a bucket are as they were: both parts go on sharing them
+		}
+		next.rows.put(e, it)
 	}
 	return next, nil
+}
+
+// empty drops the rows of the change's buckets, but for those that are put again.
+func (p *Part) empty(e *edit, c PartChange) {
+	if len(c.Buckets) == 0 {
+		return
+	}
+	stay := make(map[string]struct{}, len(c.Put))
+	for _, r := range c.Put {
+		stay[r.Key] = struct{}{}
+	}
+	for _, b := range c.Buckets {
+		var gone []item[string, string]
+		p.rows.root.within(b, 0, func(it item[string, string]) {
+			if _, again := stay[it.key]; !again {
+				gone = append(gone, it)
+			}
+		})
+		for _, it := range gone {
+			p.rows.remove(e, it.hash, it.key)
+		}
+	}
+}
+
+func checkBuckets(c PartChange) error {
+	for i, b := range c.Buckets {
+		switch {
+		case c.Replace:
+			return fmt.Errorf("%w: %d buckets of a part that is replaced: want none", ErrMalformed, len(c.Buckets))
+		case b == 0 || i > 0 && b <= c.Buckets[i-1]:
+			return fmt.Errorf("%w: bucket %d in place %d: want ascending numbers from 1 on", ErrMalformed, b, i)
+		}
+	}
+	return nil
 }
 
 func rowItem(r Row) item[string, string] {
@@ -162,9 +206,21 @@ func rowItem(r Row) item[string, string] {
 
 func compareRows(a, b Row) int { return strings.Compare(a.Key, b.Key) }
 
+// Append adds what the next message of the same revision says of the part: Replace of the first and Digest of the last message
+// count.
+func (c *PartChange) Append(next *PartChange) {
+	c.Buckets = append(c.Buckets, next.Buckets...)
+	c.Remove = append(c.Remove, next.Remove...)
+	c.Put = append(c.Put, next.Put...)
+	c.Digest = next.Digest
+}
+
 // Proto converts the change to its message.
 func (c *PartChange) Proto() *fairleadv1.Part {
 	m := &fairleadv1.Part{Replace: c.Replace, Digest: c.Digest}
+	for _, b := range c.Buckets {
+		m.ReplaceBuckets = append(m.ReplaceBuckets, uint32(b))
+	}
 	for _, key := range c.Remove {
 		m.Remove = append(m.Remove, []byte(key))
 	}
@@ -180,6 +236,9 @@ func PartChangeFromProto(m *fairleadv1.Part) *PartChange {
 		return nil
 	}
 	c := &PartChange{Replace: m.GetReplace(), Digest: m.GetDigest()}
+	for _, b := range m.GetReplaceBuckets() {
+		c.Buckets = append(c.Buckets, Bucket(b))
+	}
 	for _, key := range m.GetRemove() {
 		c.Remove = append(c.Remove, string(key))
 	}

@@ -179,9 +179,7 @@ func (c *Change) Append(next Change) {
 		case c.Parts[s] == nil:
 			c.Parts[s] = more
 		default:
-			c.Parts[s].Remove = append(c.Parts[s].Remove, more.Remove...)
-			c.Parts[s].Put = append(c.Parts[s].Put, more.Put...)
-			c.Parts[s].Digest = more.Digest
+			c.Parts[s].Append(more)
 		}
 	}
 }

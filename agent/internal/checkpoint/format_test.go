@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
 	"github.com/fairlead/fairlead/proto/fwd"
@@ -46,6 +47,30 @@ func encode(t testing.TB, c Checkpoint) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// TestAnswersFromDisk: a table from a disk answers what the one that was written would, so that a controller that knows
+// neither version sends what differs.
+func TestAnswersFromDisk(t *testing.T) {
+	want := many(t, 800)
+	c, _, err := Decode(encode(t, Checkpoint{Node: "n1", Table: want}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := want.Part(fwd.Common).With(nil, []fwd.Row{{Key: "\x63new", Value: "v"}})
+	for _, width := range []uint32{3, 7, 13} {
+		q := &fairleadv1.Question{CommonBits: width, ZoneBits: width, NodeBits: width}
+		a, errA := want.Answer(q)
+		b, errB := c.Table.Answer(q)
+		if errA != nil || errB != nil || !proto.Equal(a, b) {
+			t.Errorf("%d bits: another answer (%v, %v)", width, errA, errB)
+		}
+		change := there.Within(there.Differing(fwd.Sums(b.GetCommonSums())))
+		after, _, err := c.Table.Apply(fwd.Change{Parts: [3]*fwd.PartChange{fwd.Common: &change}})
+		if err != nil || after.Part(fwd.Common).Digest() != there.Digest() || len(change.Buckets) != 1 {
+			t.Errorf("%d bits: %d buckets, %v", width, len(change.Buckets), err)
+		}
+	}
 }
 
 // many has n Services, all with a backend in each part, and rows that this version does not know.

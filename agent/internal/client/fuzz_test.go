@@ -29,6 +29,16 @@ func FuzzSession(f *testing.F) {
 			f.Fatal(err)
 		}
 	}
+	question := &fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Question{Question: &fairleadv1.Question{CommonBits: 2, ZoneBits: 13}}}
+	within := table.Part(fwd.Common).Within([]fwd.Bucket{2, 3})
+	resumed := &fairleadv1.Revision{Number: 3, Common: within.Proto()}
+	var asked bytes.Buffer
+	for _, m := range []*fairleadv1.FollowResponse{messages[0], question, {Message: &fairleadv1.FollowResponse_Revision{Revision: resumed}}} {
+		if _, err := protodelim.MarshalTo(&asked, m); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Add(asked.Bytes())
 	f.Add(seed.Bytes())
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		store := newKeeper()

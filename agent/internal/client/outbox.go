@@ -22,12 +22,13 @@ type sender interface {
 	Send(*fairleadv1.FollowRequest) error
 }
 
-// outbox holds at most one report. A controller refuses reports of revisions that it has not sent on the same stream, so
+// outbox holds an answer, which goes first, and at most one report. A controller refuses reports of revisions that it has not sent on the same stream, so
 // those wait, or are dropped when a new stream opens: its first revision makes the loop report again.
 type outbox struct {
 	ready chan struct{}
 
 	mu     sync.Mutex // guards what follows
+	answer *fairleadv1.Answer
 	report *fairleadv1.Report
 	// isOpen, epoch, latest and sent: what a report may be about, revisions of the epochs that the stream began with and has
 	// told of last.
@@ -41,7 +42,7 @@ func newOutbox() outbox { return outbox{ready: make(chan struct{}, 1)} }
 func (o *outbox) open(epoch uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.report, o.isOpen, o.epoch, o.latest, o.sent = nil, true, epoch, epoch, 0
+	o.answer, o.report, o.isOpen, o.epoch, o.latest, o.sent = nil, nil, true, epoch, epoch, 0
 }
 
 // renew allows reports of a newer epoch, too.
@@ -54,7 +55,7 @@ func (o *outbox) renew(epoch uint64) {
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.report, o.isOpen = nil, false
+	o.answer, o.report, o.isOpen = nil, nil, false
 }
 
 // raise allows reports up to a revision.
@@ -65,9 +66,20 @@ func (o *outbox) raise(number uint64) {
 }
 
 func (o *outbox) put(r *fairleadv1.Report) {
-	if !o.replace(bounded(r)) {
-		return
+	if o.replace(bounded(r)) {
+		o.signal()
 	}
+}
+
+// reply sends the answer to the stream's question.
+func (o *outbox) reply(a *fairleadv1.Answer) {
+	o.mu.Lock()
+	o.answer = a
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outbox) signal() {
 	select {
 	case o.ready <- struct{}{}:
 	default: // one is waiting already
@@ -88,15 +100,22 @@ func (o *outbox) replace(r *fairleadv1.Report) bool {
 	return true
 }
 
-func (o *outbox) take() *fairleadv1.Report {
+// take returns what to send next, nil for nothing.
+func (o *outbox) take() *fairleadv1.FollowRequest {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	r := o.report
-	o.report = nil
-	return r
+	switch a, r := o.answer, o.report; {
+	case a != nil:
+		o.answer = nil
+		return &fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Answer{Answer: a}}
+	case r != nil:
+		o.report = nil
+		return &fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Report{Report: r}}
+	}
+	return nil
 }
 
-// send sends reports until ctx ends or the stream does.
+// send sends an answer and reports until ctx ends or the stream does.
 func (o *outbox) send(ctx context.Context, to sender) {
 	for {
 		select {
@@ -104,12 +123,10 @@ func (o *outbox) send(ctx context.Context, to sender) {
 			return
 		case <-o.ready:
 		}
-		r := o.take()
-		if r == nil {
-			continue
-		}
-		if err := to.Send(&fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Report{Report: r}}); err != nil {
-			return // the receiving side hears why
+		for m := o.take(); m != nil; m = o.take() {
+			if err := to.Send(m); err != nil {
+				return // the receiving side hears why
+			}
 		}
 	}
 }

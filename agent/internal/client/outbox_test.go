@@ -53,7 +53,7 @@ func TestLatestReportWins(t *testing.T) {
 		o.put(&fairleadv1.Report{Epoch: 1, Number: n, Notices: []*fairleadv1.Notice{{}, {Reason: fmt.Sprint(n), Message: "a\xffb"}}})
 	}
 	<-o.ready
-	r := o.take()
+	r := o.take().GetReport()
 	if r.GetNumber() != 999 || len(r.GetNotices()) != maxNotices || r.GetNotices()[1].GetReason() != "998" || r.GetNotices()[0].GetMessage() != "a?b" {
 		t.Errorf("report %v", r)
 	}

@@ -33,8 +33,9 @@ type call struct {
 	t      *testing.T
 	stream serverStream
 	hello  *fairleadv1.Hello
-	// reports get all that comes after the hello, and are closed when the agent has gone.
+	// reports and answers get what comes after the hello; reports are closed when the agent has gone.
 	reports chan *fairleadv1.Report
+	answers chan *fairleadv1.Answer
 	done    chan error
 }
 
@@ -72,7 +73,7 @@ func (c *controller) Follow(s serverStream) error {
 	if err != nil {
 		return err
 	}
-	k := &call{stream: s, hello: m.GetHello(), reports: make(chan *fairleadv1.Report, 100), done: make(chan error, 1)}
+	k := &call{stream: s, hello: m.GetHello(), reports: make(chan *fairleadv1.Report, 100), answers: make(chan *fairleadv1.Answer, 100), done: make(chan error, 1)}
 	select {
 	case c.calls <- k:
 	case <-c.stopped:
@@ -86,6 +87,10 @@ func (c *controller) Follow(s serverStream) error {
 			m, err := s.Recv()
 			if err != nil {
 				return
+			}
+			if m.GetAnswer() != nil {
+				k.answers <- m.GetAnswer()
+				continue
 			}
 			k.reports <- m.GetReport()
 		}
@@ -373,6 +378,7 @@ func split(number uint64, c *fwd.Change, rowsEach int) []*fairleadv1.Revision {
 		m := p.Proto()
 		whole := &fairleadv1.Part{Replace: m.Replace, Digest: m.Digest}
 		set(rs[len(rs)-1], s, whole)
+		whole.ReplaceBuckets = m.ReplaceBuckets
 		for len(m.Remove)+len(m.Put) > 0 {
 			if room == 0 {
 				rs, room = append(rs, &fairleadv1.Revision{Number: number, More: true}), rowsEach

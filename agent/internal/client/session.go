@@ -38,7 +38,9 @@ type session struct {
 	// number is that of the last revision; verified says that there was one.
 	number   uint64
 	verified bool
-	pieces   pieces
+	// asked: the controller has asked for digests of buckets.
+	asked  bool
+	pieces pieces
 }
 
 // pieces are the messages so far of a revision that is not complete.
@@ -67,7 +69,7 @@ func (s *session) hello() *fairleadv1.Hello {
 	if held, ok := cfg.Store.Current(); ok && !s.fromNothing {
 		h.Held = &fairleadv1.Held{
 			Epoch: held.Epoch, Revision: held.Revision, CommonDigest: s.table.Part(fwd.Common).Digest(),
-			ZoneDigest: s.table.Part(fwd.Zone).Digest(), NodeDigest: s.table.Part(fwd.Node).Digest(),
+			ZoneDigest: s.table.Part(fwd.Zone).Digest(), NodeDigest: s.table.Part(fwd.Node).Digest(), Buckets: true,
 		}
 	}
 	return h
@@ -86,6 +88,8 @@ func (s *session) handle(m *fairleadv1.FollowResponse) error {
 		return s.revision(m.GetRevision())
 	case m.GetHeartbeat() != nil:
 		return s.heartbeat(m.GetHeartbeat())
+	case m.GetQuestion() != nil:
+		return s.question(m.GetQuestion())
 	}
 	return nil // of a later version
 }
@@ -104,6 +108,20 @@ func (s *session) welcome(w *fairleadv1.Welcome) error {
 	return nil
 }
 
+// question answers with the digests of buckets of what the controller was told of.
+func (s *session) question(q *fairleadv1.Question) error {
+	if s.asked || s.verified || s.pieces.open {
+		return malformed("question: it comes once, before the first revision")
+	}
+	s.asked = true
+	answer, err := s.table.Answer(q)
+	if err != nil {
+		return err
+	}
+	s.client.outbox.reply(answer)
+	return nil
+}
+
 // revision collects the pieces of a revision, and applies it when it is complete.
 func (s *session) revision(r *fairleadv1.Revision) error {
 	p := &s.pieces
@@ -118,7 +136,7 @@ func (s *session) revision(r *fairleadv1.Revision) error {
 	limits := s.client.cfg.Limits
 	p.bytes += proto.Size(r)
 	for _, part := range []*fairleadv1.Part{r.GetCommon(), r.GetZone(), r.GetNode()} {
-		p.rows += len(part.GetPut()) + len(part.GetRemove())
+		p.rows += len(part.GetPut()) + len(part.GetRemove()) + len(part.GetReplaceBuckets())
 	}
 	if p.bytes > limits.RevisionBytes || p.rows > 2*limits.Rows { // all of a table can go while as much comes
 		return malformed("revision: %d rows, %d bytes: want at most %d rows, %d bytes", p.rows, p.bytes, 2*limits.Rows, limits.RevisionBytes)

@@ -25,6 +25,8 @@ type Store interface {
 	Revision() uint64
 	CommonDigest() uint64
 	Digest() uint64
+	// Answer is what a follower that holds the common part answers to a leader's question; it fails with fwd.ErrMalformed.
+	Answer(q *fairleadv1.Question) (*fairleadv1.Answer, error)
 	// Adopt makes a revision one's own, or fails and changes nothing.
 	Adopt(step table.Step) error
 }
@@ -171,7 +173,7 @@ func (m *Mirror) follow(ctx context.Context, leader string) error {
 	if err == nil {
 		// An error of Send is told by Recv.
 		_ = stream.Send(&fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Hello{Hello: m.hello()}})
-		err = m.receive(&session{mirror: m, leader: leader}, stream, silence)
+		err = m.receive(&session{mirror: m, leader: leader, to: stream}, stream, silence)
 	}
 	if own := context.Cause(ctx); errors.Is(own, errSilent) {
 		return own
@@ -185,7 +187,7 @@ func (m *Mirror) hello() *fairleadv1.Hello {
 		Held: &fairleadv1.Held{Epoch: m.cfg.Store.Epoch(), Revision: m.cfg.Store.Revision()},
 	}
 	if !m.forget {
-		h.Held.CommonDigest = m.cfg.Store.CommonDigest()
+		h.Held.CommonDigest, h.Held.Buckets = m.cfg.Store.CommonDigest(), true
 	}
 	return h
 }

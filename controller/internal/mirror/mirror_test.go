@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,24 @@ type leader struct {
 	store   *table.Store
 	server  *stream.Server
 	address string
+	// sent are the bytes of all revisions.
+	sent atomic.Int64
+}
+
+// counted is a Follower whose messages are counted.
+type counted struct {
+	stream.Follower
+	sent *atomic.Int64
+}
+
+func (c counted) Next() ([][][]byte, time.Time) {
+	messages, cause := c.Follower.Next()
+	for _, m := range messages {
+		for _, b := range m {
+			c.sent.Add(int64(len(b)))
+		}
+	}
+	return messages, cause
 }
 
 func lead(t *testing.T, epoch uint64) *leader {
@@ -40,8 +59,10 @@ func lead(t *testing.T, epoch uint64) *leader {
 	var err error
 	l.server, err = stream.NewServer(stream.Config{
 		Epoch: l.store.Epoch, Version: "test", Heartbeat: time.Second,
-		Follow:           func(node string, held *fairleadv1.Held) stream.Follower { return l.store.Follow(node, held) },
-		FollowAll:        func(held *fairleadv1.Held) (stream.Follower, error) { return l.store.FollowAll(held), nil },
+		Follow: func(node string, held *fairleadv1.Held) stream.Follower { return l.store.Follow(node, held) },
+		FollowAll: func(held *fairleadv1.Held) (stream.Follower, error) {
+			return counted{l.store.FollowAll(held), &l.sent}, nil
+		},
 		AuthorizeReplica: func(context.Context) error { return nil },
 		Synced:           func() bool { return true },
 		Authorize:        func(context.Context, string) error { return nil },
@@ -169,6 +190,25 @@ func TestFollow(t *testing.T) {
 	r.same(t, second)
 }
 
+// TestUnknownVersion: a leader that began anew, with some rows more and some less, sends the buckets that differ; to one that
+// was found to differ it sends all.
+func TestUnknownVersion(t *testing.T) {
+	first, second := lead(t, 5), lead(t, 6)
+	first.backends(5000)
+	second.backends(5003)
+	second.store.Publish([]fwd.Update{{Remove: []string{"\x630007"}}}, nil, time.Now())
+	r := start(t)
+	r.SetLeader(first.address)
+	r.same(t, first)
+	r.SetLeader(second.address)
+	r.same(t, second)
+	if whole, now := first.sent.Load(), second.sent.Load(); now > whole/10 {
+		t.Errorf("%d bytes, %d for a replica that held nothing", now, whole)
+	}
+	second.backends(5010) // differences follow
+	r.same(t, second)
+}
+
 // TestEndOfTerm: a leader that ends the streams of its replicas is asked again.
 func TestEndOfTerm(t *testing.T) {
 	l := lead(t, 5)
@@ -182,6 +222,14 @@ func TestEndOfTerm(t *testing.T) {
 	r.same(t, l)
 }
 
+// mailbox takes what a session says.
+type mailbox struct{ messages []*fairleadv1.FollowRequest }
+
+func (m *mailbox) Send(r *fairleadv1.FollowRequest) error {
+	m.messages = append(m.messages, r)
+	return nil
+}
+
 // TestBadStreams: what a leader may not say ends the stream and changes nothing.
 func TestBadStreams(t *testing.T) {
 	welcome := &fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Welcome{Welcome: &fairleadv1.Welcome{Epoch: 7, HeartbeatIntervalMs: 1000}}}
@@ -190,6 +238,9 @@ func TestBadStreams(t *testing.T) {
 	}
 	beat := func(h *fairleadv1.Heartbeat) *fairleadv1.FollowResponse {
 		return &fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Heartbeat{Heartbeat: h}}
+	}
+	ask := func(bits uint32) *fairleadv1.FollowResponse {
+		return &fairleadv1.FollowResponse{Message: &fairleadv1.FollowResponse_Question{Question: &fairleadv1.Question{CommonBits: bits}}}
 	}
 	whole := revision(&fairleadv1.Revision{Number: 3, Whole: true})
 	for name, c := range map[string]struct {
@@ -206,11 +257,15 @@ func TestBadStreams(t *testing.T) {
 		"number goes back":  {[]*fairleadv1.FollowResponse{welcome, whole, revision(&fairleadv1.Revision{Number: 2})}, table.ErrOrder},
 		"unknown row":       {[]*fairleadv1.FollowResponse{welcome, whole, revision(&fairleadv1.Revision{Number: 4, Audiences: []*fairleadv1.Audience{{Common: &fairleadv1.Part{Remove: [][]byte{{9}}}}}})}, fwd.ErrMalformed},
 		"nothing is wrong":  {[]*fairleadv1.FollowResponse{welcome, whole, beat(&fairleadv1.Heartbeat{Epoch: 8}), {}}, nil},
+		"asked twice":       {[]*fairleadv1.FollowResponse{welcome, ask(0), ask(0)}, fwd.ErrMalformed},
+		"asked too much":    {[]*fairleadv1.FollowResponse{welcome, ask(14)}, fwd.ErrMalformed},
+		"asked too late":    {[]*fairleadv1.FollowResponse{welcome, whole, ask(3)}, fwd.ErrMalformed},
+		"no bucket":         {[]*fairleadv1.FollowResponse{welcome, revision(&fairleadv1.Revision{Number: 3, Whole: true, Audiences: []*fairleadv1.Audience{{Common: &fairleadv1.Part{ReplaceBuckets: []uint32{0}}}}})}, fwd.ErrMalformed},
 		"pieces of another": {[]*fairleadv1.FollowResponse{welcome, revision(&fairleadv1.Revision{Number: 3, Whole: true, More: true}), revision(&fairleadv1.Revision{Number: 4, Whole: true})}, fwd.ErrMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := table.NewStore(7, table.Options{})
-			s := &session{mirror: New(Config{Store: store, Logger: slog.New(slog.DiscardHandler)})}
+			s := &session{mirror: New(Config{Store: store, Logger: slog.New(slog.DiscardHandler)}), to: &mailbox{}}
 			var err error
 			for _, m := range c.messages {
 				if err == nil {

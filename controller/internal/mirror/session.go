@@ -14,6 +14,7 @@ import (
 type session struct {
 	mirror *Mirror
 	leader string
+	to     sender
 
 	// epoch and patience (how long silence may last) come with the Welcome; patience is 0 before.
 	epoch    uint64
@@ -21,6 +22,13 @@ type session struct {
 	// step are the messages so far of a revision; nil between revisions. complete: there was one.
 	step     *table.Step
 	complete bool
+	// asked: the leader has asked its question.
+	asked bool
+}
+
+// sender takes what a replica says after its hello: one goroutine speaks.
+type sender interface {
+	Send(*fairleadv1.FollowRequest) error
 }
 
 // Bounds of the heartbeat interval that a leader may announce.
@@ -42,6 +50,8 @@ func (s *session) handle(m *fairleadv1.FollowResponse) error {
 		return s.revision(m.GetRevision())
 	case m.GetHeartbeat() != nil:
 		return s.heartbeat(m.GetHeartbeat())
+	case m.GetQuestion() != nil:
+		return s.question(m.GetQuestion())
 	}
 	return nil // of a later version
 }
@@ -59,6 +69,22 @@ func (s *session) welcome(w *fairleadv1.Welcome) error {
 func (s *session) fence(epoch uint64) error {
 	if now := s.mirror.cfg.Store.Epoch(); epoch < now {
 		return fmt.Errorf("epoch %d: %w: %d", epoch, table.ErrFenced, now)
+	}
+	return nil
+}
+
+// question answers with the digests of the common part's buckets, whoever else was asked about.
+func (s *session) question(q *fairleadv1.Question) error {
+	if s.asked || s.complete || s.step != nil {
+		return fmt.Errorf("%w: the question comes once, before the first revision", fwd.ErrMalformed)
+	}
+	s.asked = true
+	answer, err := s.mirror.cfg.Store.Answer(q)
+	if err != nil {
+		return err
+	}
+	if err := s.to.Send(&fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Answer{Answer: answer}}); err != nil {
+		return fmt.Errorf("send answer: %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@
 // goroutine and no other, and gets one merged difference when it reads again.
 //
 // The package decides who is served: after Config.Synced and Config.Authorize, one live stream per node, the newest; those
-// who need a whole table are admitted at a bounded rate. What agents report goes to Config.Observe. The neighbours are
+// who need a whole table are admitted at a bounded rate, and who holds an unknown version is asked which buckets of it to send.
+// Balance gives agents to replicas that have fewer. What agents report goes to Config.Observe. The neighbours are
 // table, which makes the Followers, and observe; app joins them.
 package stream

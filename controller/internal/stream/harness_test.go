@@ -156,16 +156,19 @@ func reportOf(r *fairleadv1.Report) *fairleadv1.FollowRequest {
 
 // agent is a plain protobuf client that assembles its table and reports.
 type agent struct {
-	node   string
-	md     metadata.MD // of its streams
-	cancel context.CancelFunc
-	stream followStream
+	node string
+	md   metadata.MD // of its streams
+	// buckets: it answers questions; asked is how many came.
+	buckets bool
+	cancel  context.CancelFunc
+	stream  followStream
 	// ended gets the error that ended the stream.
 	ended chan error
 
 	mu         sync.Mutex // guards the rest
 	table      *fwd.Table
 	revisions  int
+	asked      int
 	rows       int
 	heartbeats []*fairleadv1.Heartbeat
 	problem    error
@@ -196,7 +199,23 @@ func (a *agent) held() *fairleadv1.Held {
 		CommonDigest: a.table.Part(fwd.Common).Digest(),
 		ZoneDigest:   a.table.Part(fwd.Zone).Digest(),
 		NodeDigest:   a.table.Part(fwd.Node).Digest(),
+		Buckets:      a.buckets,
 	}
+}
+
+func (a *agent) answer(q *fairleadv1.Question) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked++
+	answer, err := a.table.Answer(q)
+	if err != nil {
+		return err
+	}
+	return a.stream.Send(answerOf(answer))
+}
+
+func answerOf(a *fairleadv1.Answer) *fairleadv1.FollowRequest {
+	return &fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Answer{Answer: a}}
 }
 
 func (a *agent) follow() error {
@@ -212,6 +231,10 @@ func (a *agent) follow() error {
 			epoch = m.GetWelcome().GetEpoch()
 		case m.GetHeartbeat() != nil:
 			a.heartbeat(m.GetHeartbeat())
+		case m.GetQuestion() != nil:
+			if err := a.answer(m.GetQuestion()); err != nil {
+				return err
+			}
 		default:
 			change.Append(fwd.ChangeFromProto(m.GetRevision()))
 			if m.GetRevision().GetMore() {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead/fairlead/controller/internal/table"
 	fairleadv1 "github.com/fairlead/fairlead/proto/fairlead/v1"
+	"github.com/fairlead/fairlead/proto/fwd"
 )
 
 func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }
@@ -66,6 +67,7 @@ func badRequests() map[string]*fairleadv1.FollowRequest {
 		"reason: 2000":             notice(func(n *fairleadv1.Notice) { n.Reason = long }),
 		"report.notices.message":   notice(func(n *fairleadv1.Notice) { n.Message = long }),
 		"hello comes once":         hello(func(*fairleadv1.Hello) {}),
+		"answer: want none":        answerOf(&fairleadv1.Answer{}),
 		"message: 2000": report(func(r *fairleadv1.Report) {
 			for range 100 {
 				r.Error += long
@@ -84,7 +86,7 @@ func TestRefuses(t *testing.T) {
 	for want, m := range badRequests() {
 		t.Run(want, func(t *testing.T) {
 			s, _ := r.open(conn)
-			if (m.GetReport() != nil && !strings.HasPrefix(want, "first")) || want == "hello comes once" {
+			if (m.GetReport() != nil && !strings.HasPrefix(want, "first")) || want == "hello comes once" || m.GetAnswer() != nil {
 				if err := s.Send(helloOf("a", nil)); err != nil {
 					t.Fatal(err)
 				}
@@ -260,7 +262,12 @@ func FuzzRequests(f *testing.F) {
 	f.Add([]byte("\xff"), []byte{})
 	seed(helloOf("a", &fairleadv1.Held{CommonDigest: 5}), reportOf(&fairleadv1.Report{Epoch: 3}))
 	r := newRig(f, overMemory, table.Options{}, func(c *Config) { c.SnapshotsPerSecond, c.HelloTimeout = 1e6, time.Minute })
-	r.publish(backends(1, 0, 3))
+	r.publish(backends(1, 0, 300)) // enough to be asked
+	asked := helloOf("a", &fairleadv1.Held{CommonDigest: 5, Buckets: true})
+	seed(asked, answerOf(&fairleadv1.Answer{CommonSums: make([]byte, fwd.SumsLen(fwd.BucketBits(300)))}))
+	seed(asked, answerOf(&fairleadv1.Answer{CommonSums: make([]byte, 5)}))
+	seed(asked, reportOf(&fairleadv1.Report{Epoch: 3}))
+	seed(asked)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()

@@ -25,7 +25,10 @@ import (
 type Follower interface {
 	// Changed delivers a value when Next has something, the first one at once.
 	Changed() <-chan struct{}
-	// NeedsSnapshot reports whether the first Next carries most of a table.
+	// Question is what to ask before the first Next, so that it carries less; nil is nothing. Answer takes what comes back.
+	Question() *fairleadv1.Question
+	Answer(*fairleadv1.Answer)
+	// NeedsSnapshot reports whether the first Next carries most of a table, as far as that is known before the Answer.
 	NeedsSnapshot() bool
 	// Next returns the messages of one revision, each an encoded FollowResponse in shared slices, and when its oldest
 	// change was heard of (zero: unknown). None: nothing has changed.
@@ -74,6 +77,8 @@ type Config struct {
 	Behind func(held *fairleadv1.Held) bool
 	// Synced says whether the tables are complete. Before that, agents are told to come back.
 	Synced func() bool
+	// Nodes is how many agents there may be, all replicas' together; nil keeps Balance from doing anything.
+	Nodes func() int
 	// Authorize says whether the caller, whose credentials are in ctx, may have the table of a node and report for it. An
 	// error that is a gRPC status is the answer as it is, another one is PERMISSION_DENIED.
 	Authorize func(ctx context.Context, node string) error
@@ -165,6 +170,7 @@ type Server struct {
 	live map[string]*session
 	// accepted counts the streams that were registered.
 	accepted uint64
+	balance  balance
 	// handlers counts running calls of Follow; idle is closed when Drain was called and there are none.
 	handlers int
 	draining bool
@@ -235,6 +241,9 @@ func (s *Server) follow(hello *fairleadv1.Hello) (Follower, error) {
 	if isReplica(hello) {
 		return s.cfg.FollowAll(hello.GetHeld())
 	}
+	if s.turnsAway(hello.GetNode(), time.Now()) {
+		return nil, errElsewhere()
+	}
 	if s.cfg.Behind(hello.GetHeld()) {
 		return nil, status.Error(codes.Unavailable, "this replica is behind what the agent holds: try another one")
 	}
@@ -273,6 +282,7 @@ func (s *Server) authorize(ctx context.Context, hello *fairleadv1.Hello) error {
 func (s *Server) serve(stream grpc.ServerStream, hello *fairleadv1.Hello, f Follower) error {
 	run := &session{
 		server: s, stream: stream, node: hello.GetNode(), replica: isReplica(hello), follower: f, stop: make(chan error, stopReasons),
+		since: time.Now(), question: f.Question(), answers: make(chan *fairleadv1.Answer, 1),
 	}
 	agent := Agent{
 		Node: run.node, Version: hello.GetVersion(), Mode: hello.GetMode(), Sequence: s.register(run), Position: f.Position,

@@ -17,9 +17,17 @@ type session struct {
 	replica  bool
 	follower Follower
 	observer Session
+	// since is when the stream was accepted. given, which Server.mu guards, says that its agent is sent away.
+	since time.Time
+	given bool
 	// stop gets the reasons to end: a newer stream of the node was accepted, the server drains, no more reports come (nil: the
-	// agent closed the stream), or this replica does not lead any more. It has room for all.
+	// agent closed the stream), the agent is sent elsewhere, or this replica does not lead any more. It has room for all.
 	stop chan error
+	// question is what the follower is asked before its first revision, nil for nothing; answers gets one answer at most.
+	question *fairleadv1.Question
+	answers  chan *fairleadv1.Answer
+	// answered belongs to the goroutine that receives.
+	answered bool
 	// told is the list of controllers that the agent knows of; used by the goroutine that sends.
 	told *[]string
 	// first is the epoch of the Welcome, latest the one that was told last: revisions of all between are of this stream.
@@ -29,7 +37,7 @@ type session struct {
 }
 
 // stopReasons is how many reasons to end a stream can get.
-const stopReasons = 4
+const stopReasons = 5
 
 // loop sends what changes until something ends the stream. A Send that blocks, because the agent does not read, blocks this
 // loop only; what is published meanwhile is merged by the follower.
@@ -38,14 +46,22 @@ func (r *session) loop() error {
 		return err
 	}
 	go func() { r.stop <- r.reports() }() // ends with the stream, which is when the handler returns
+	changed, late, err := r.ask()
+	if err != nil {
+		return err
+	}
 	interval := r.server.cfg.Heartbeat
 	// The first heartbeat comes at a random moment, so that agents that arrived together do not stay in step.
 	heartbeat := time.NewTimer(randomly(interval))
 	defer heartbeat.Stop()
 	for {
-		var err error
 		select {
-		case <-r.follower.Changed():
+		case answer := <-r.answers:
+			changed, late = r.follower.Changed(), nil
+			err = r.resume(answer)
+		case <-late:
+			err = invalid("message: no answer within " + r.server.cfg.HelloTimeout.String())
+		case <-changed:
 			err = r.revision()
 		case <-heartbeat.C:
 			heartbeat.Reset(interval)
@@ -131,6 +147,9 @@ func (r *session) reports() error {
 }
 
 func (r *session) message(m *fairleadv1.FollowRequest) error {
+	if m.GetAnswer() != nil {
+		return r.answer(m.GetAnswer())
+	}
 	report := m.GetReport()
 	if report == nil {
 		return invalid("message: want report, the hello comes once and first")

@@ -105,7 +105,7 @@ func (s *Store) Digest() uint64 {
 }
 
 // CommonDigest is that of the part that all nodes have.
-func (s *Store) CommonDigest() uint64 { return s.part(fwd.Audience{Scope: fwd.Common}).Digest() }
+func (s *Store) CommonDigest() uint64 { return s.part(commonAudience()).Digest() }
 
 // Nodes are the names of the nodes that exist, sorted.
 func (s *Store) Nodes() []string {

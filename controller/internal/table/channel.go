@@ -23,15 +23,18 @@ type channel struct {
 // version is the current part with the ways to it.
 type version struct {
 	part *fwd.Part
-	// changes leads from older parts to this one; from nil it is a snapshot. It lives as long as the version is
-	// current, which bounds it by the number of distinct positions of followers.
-	changes map[*fwd.Part]*change
+	// changes leads from older parts to this one. It lives as long as the version is current, which bounds it by the number
+	// of distinct positions of followers.
+	changes map[origin]*change
+	// resumes are those of changes that begin at sums, oldest first.
+	resumes []origin
 }
 
 // change is the encoded way from one part to another, computed by the first who needs it, outside of Store.mu.
 type change struct {
-	scope    fwd.Scope
-	from, to *fwd.Part // from nil is a snapshot
+	scope fwd.Scope
+	from  origin
+	to    *fwd.Part
 	// base is an earlier snapshot to make this one of, nil for none or once it was used.
 	base *change
 
@@ -77,17 +80,20 @@ func (c *channel) held(digest uint64) *fwd.Part {
 	return nil
 }
 
-// changeFrom returns the way from an older part, nil for a snapshot, to the current one, shared by all who ask.
-func (c *channel) changeFrom(from *fwd.Part) *change {
+// changeFrom returns the way to the current part, shared by all who ask.
+func (c *channel) changeFrom(from origin) *change {
 	if ch, ok := c.current.changes[from]; ok {
 		return ch
 	}
 	ch := &change{scope: c.scope, from: from, to: c.current.part}
-	if from == nil && c.scope != fwd.Node {
+	if from == (origin{}) && c.scope != fwd.Node {
 		ch.base, c.snapshot = c.snapshot, ch
 	}
 	if c.current.changes == nil {
-		c.current.changes = map[*fwd.Part]*change{}
+		c.current.changes = map[origin]*change{}
+	}
+	if from.sums != "" {
+		c.current.keepResume(from)
 	}
 	c.current.changes[from] = ch
 	return ch

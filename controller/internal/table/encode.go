@@ -25,6 +25,7 @@ const (
 	fieldRemove  = protowire.Number(2)
 	fieldPut     = protowire.Number(3)
 	fieldDigest  = protowire.Number(4)
+	fieldBuckets = protowire.Number(5)
 
 	fieldKey   = protowire.Number(1) // of Row
 	fieldValue = protowire.Number(2)
@@ -38,10 +39,16 @@ const (
 // partial Part. Protobuf merges the fields of concatenated messages, so a Revision is any header followed by sections.
 func (s *Store) encode(c *change) [][]byte {
 	c.once.Do(func() {
-		if c.from == nil {
+		limit := s.opts.MessageBytes - sectionOverhead
+		switch from := c.from; {
+		case from.sums != "": // with the digest, also where no bucket seems to differ
+			c.sections = encodeDifference(c.scope, c.to.Within(c.to.Differing(from.sums)), limit)
+		case from.part == nil:
 			s.encodeSnapshot(c)
-		} else if d := fwd.DiffParts(c.from, c.to); !d.Empty() {
-			c.sections = encodeDifference(c.scope, d, s.opts.MessageBytes-sectionOverhead)
+		default:
+			if d := fwd.DiffParts(from.part, c.to); !d.Empty() {
+				c.sections = encodeDifference(c.scope, d, limit)
+			}
 		}
 		s.encoded.Add(1)
 	})
@@ -60,6 +67,10 @@ func encodeDifference(scope fwd.Scope, d fwd.PartChange, limit int) [][]byte {
 			sections = append(sections, section(scope, body))
 			body = body[:0]
 		}
+	}
+	for _, b := range d.Buckets {
+		reserve(protowire.SizeTag(fieldBuckets) + protowire.SizeVarint(uint64(b)))
+		body = protowire.AppendVarint(protowire.AppendTag(body, fieldBuckets, protowire.VarintType), uint64(b))
 	}
 	for _, key := range d.Remove {
 		reserve(protowire.SizeTag(fieldRemove) + protowire.SizeBytes(len(key)))

@@ -15,12 +15,13 @@ type Follower struct {
 
 	// Store.mu guards the rest.
 	audiences [numScopes]fwd.Audience
-	// held are the parts as the follower took them last; nil is unknown and asks for a snapshot.
-	held [numScopes]*fwd.Part
+	// held are the parts as the follower took them last; nil is unknown: a snapshot is sent, or what resume leaves of it.
+	held   [numScopes]*fwd.Part
+	resume resumption
 }
 
 // Follow starts to follow the table of a node. The first Next gives what separates held, of which the digests count and
-// which may be nil, from the present. Close must be called in the end.
+// which may be nil, from the present; a Question before it may spare most of that. Close must be called in the end.
 func (s *Store) Follow(node string, held *fairleadv1.Held) *Follower {
 	f := &Follower{cursor: newCursor(s), node: node}
 	s.mu.Lock()
@@ -32,17 +33,20 @@ func (s *Store) Follow(node string, held *fairleadv1.Held) *Follower {
 	for i, a := range f.audiences {
 		c := s.channel(a)
 		c.followers[f] = struct{}{}
-		f.held[i] = c.held(digests[i])
+		if f.held[i] = c.held(digests[i]); f.held[i] == nil {
+			f.resume.ask(c, held, digests[i])
+		}
 	}
 	s.followers++
 	return f
 }
 
-// NeedsSnapshot reports whether the next Next carries the whole common part, which is most of a table.
+// NeedsSnapshot reports whether the next Next carries the whole common part, which is most of a table. While a Question
+// about it waits for its Answer that is not said.
 func (f *Follower) NeedsSnapshot() bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	return f.held[fwd.Common] == nil
+	return f.held[fwd.Common] == nil && f.resume.bits[fwd.Common] == 0 && f.resume.sums[fwd.Common] == ""
 }
 
 // Next takes all that was published since the last call, as the messages of one revision to be sent in order, and moves
@@ -70,10 +74,11 @@ func (f *Follower) take() *revision {
 	for i, a := range f.audiences {
 		c := s.channels[a]
 		if c.current.part != f.held[i] {
-			changes[i] = c.changeFrom(f.held[i])
+			changes[i] = c.changeFrom(origin{part: f.held[i], sums: f.resume.sums[i]})
 			f.held[i] = c.current.part
 		}
 	}
+	f.resume = resumption{}
 	if !s.last.same(s.revision, f.cause, changes) {
 		s.last = &revision{number: s.revision, cause: f.cause, changes: changes}
 	}

@@ -20,20 +20,24 @@ type Replica struct {
 	// stale are the audiences that have changed since.
 	stale map[fwd.Audience]struct{}
 	// took: the first revision was taken.
-	took bool
+	took   bool
+	resume resumption
 }
 
 // FollowAll starts to follow all tables. The first Next gives all of them, but for the common part where held names a
-// version of it that is known. Revisions to come have higher numbers than held has. Close must be called in the end.
+// version of it that is known, or what a Question finds to be equal of it. Revisions to come have higher numbers than held has. Close must be called in the end.
 func (s *Store) FollowAll(held *fairleadv1.Held) *Replica {
 	r := &Replica{cursor: newCursor(s), held: map[fwd.Audience]*fwd.Part{}, stale: map[fwd.Audience]struct{}{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.revision = max(s.revision, held.GetRevision())
-	common := fwd.Audience{Scope: fwd.Common}
+	common := commonAudience()
 	if c, ok := s.channels[common]; ok {
-		if part := c.held(held.GetCommonDigest()); part != nil && part.Len() > 0 {
+		part := c.held(held.GetCommonDigest())
+		if part != nil && part.Len() > 0 {
 			r.held[common] = part
+		} else if part == nil {
+			r.resume.ask(c, held, held.GetCommonDigest())
 		}
 	}
 	for a := range s.channels {
@@ -88,7 +92,11 @@ func (r *Replica) take() (rev *revision, whole bool, passages []passage) {
 			passages = append(passages, passage{audience: a})
 		case from == to || from == nil && to.Len() == 0:
 		default:
-			passages = append(passages, passage{a, c.changeFrom(from)})
+			way := origin{part: from}
+			if a == commonAudience() {
+				way.sums = r.resume.sums[fwd.Common]
+			}
+			passages = append(passages, passage{a, c.changeFrom(way)})
 		}
 		if r.held[a] = to; to.Len() == 0 {
 			delete(r.held, a)
@@ -97,6 +105,7 @@ func (r *Replica) take() (rev *revision, whole bool, passages []passage) {
 	}
 	rev, whole = &revision{number: s.revision, cause: r.cause}, !r.took
 	clear(r.stale)
+	r.resume = resumption{}
 	r.number, r.dirty, r.took, r.cause = s.revision, false, true, time.Time{}
 	return rev, whole, passages
 }

@@ -18,10 +18,23 @@ type copyist struct {
 	from  *Replica
 	epoch uint64
 	bytes int
+	// asked is how often the leader compared buckets.
+	asked int
 }
 
 func (c *copyist) connect(leader *Store) {
-	c.from, c.epoch = leader.FollowAll(&fairleadv1.Held{CommonDigest: c.store.CommonDigest(), Revision: c.store.Revision()}), leader.Epoch()
+	held := &fairleadv1.Held{CommonDigest: c.store.CommonDigest(), Revision: c.store.Revision(), Buckets: true}
+	c.from, c.epoch = leader.FollowAll(held), leader.Epoch()
+	q := c.from.Question()
+	if q == nil {
+		return
+	}
+	a, err := c.store.Answer(q)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.asked++
+	c.from.Answer(a)
 }
 
 func (c *copyist) catchUp() {

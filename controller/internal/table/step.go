@@ -40,9 +40,7 @@ func (s *Step) Append(r *fairleadv1.Revision) error {
 		case change == nil || before == nil:
 			s.Changes[audience] = change
 		default:
-			before.Remove = append(before.Remove, change.Remove...)
-			before.Put = append(before.Put, change.Put...)
-			before.Digest = change.Digest
+			before.Append(change)
 		}
 	}
 	return nil

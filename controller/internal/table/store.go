@@ -235,7 +235,7 @@ func (s *Store) release(a fwd.Audience) {
 // zone.
 func (s *Store) audiences(node string) [numScopes]fwd.Audience {
 	return [numScopes]fwd.Audience{
-		fwd.Common: {Scope: fwd.Common},
+		fwd.Common: commonAudience(),
 		fwd.Zone:   zoneAudience(s.zones[node]),
 		fwd.Node:   nodeAudience(node),
 	}
@@ -274,11 +274,12 @@ func (s *Store) Stats() Stats {
 	st := Stats{
 		Encoded: s.encoded.Load(), Audiences: len(s.channels), Followers: s.followers, Nodes: len(s.zones),
 	}
-	if c, ok := s.channels[fwd.Audience{Scope: fwd.Common}]; ok {
+	if c, ok := s.channels[commonAudience()]; ok {
 		st.CommonRows = c.current.part.Len()
 	}
 	return st
 }
 
+func commonAudience() fwd.Audience          { return fwd.Audience{Scope: fwd.Common} }
 func zoneAudience(zone string) fwd.Audience { return fwd.Audience{Scope: fwd.Zone, Name: zone} }
 func nodeAudience(node string) fwd.Audience { return fwd.Audience{Scope: fwd.Node, Name: node} }

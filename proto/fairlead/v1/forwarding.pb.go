@@ -11,16 +11,18 @@
 //	agent                                         controller
 //	  | -- Hello{role, node, held digests} --------> |   first message of a stream, exactly once
 //	  | <------- Welcome{epoch, heartbeat interval}- |   the server accepts
+//	  | <------- Question{bits} -------------------- |   only where the server does not know the version that is held
+//	  | -- Answer{sums of buckets} ----------------> |
 //	  | <------- Revision{number, parts} ----------- |   all that separates what is held from what is current:
-//	  |                                              |   nothing, a difference, or whole parts (Part.replace)
+//	  |                                              |   nothing, a difference, the buckets that differ, or whole parts
 //	  | -- Report{number, applied} ----------------> |   after the kernel said yes
 //	  | <------- Revision{number+k, parts} --------- |   what changed since, for this node
 //	  | -- Report{number+k, error} ----------------> |   the kernel said no; the agent retries by itself
 //	  | <------- Heartbeat{number, digest} --------- |   also when nothing changed: everything up to number
 //	  |                                              |   that concerns this node has been sent on this stream
 //
-// The first message after Welcome is a Revision, an empty one if nothing separates what is held from what is current: a
-// table becomes an agent's by a Revision, never by a Heartbeat.
+// A Revision follows the Welcome, an empty one if nothing separates what is held from what is current: a table becomes an
+// agent's by a Revision, never by a Heartbeat.
 //
 // A revision may be split over several messages (more = true on all but the last) to bound the size of a message. An agent
 // applies whole revisions only. A revision that does not concern a node is not sent to it; the next Revision or Heartbeat
@@ -57,6 +59,15 @@
 // current one, the difference if it still knows the version with this digest, else the whole part with replace = true.
 // Epoch and revision in Hello.held tell which replica authored it; they order, digests decide.
 //
+// Where a part of an unknown version is large and Hello.held.buckets is set, the server compares digests of BUCKETS before it
+// sends the whole. A bucket is the rows of a part whose keys' hashes begin with the same bits; a key's hash is the first 8
+// bytes (big endian) of SHA-256 over the key. The number of a bucket is a 1 bit followed by those bits, so that 1 is the
+// whole part, 2 and 3 are its halves. The Question, once, after the Welcome and before the first Revision, says by how many bits
+// each part is divided; the Answer has the sum of each bucket modulo 2^32, in the order of the buckets' numbers. The first
+// Revision then carries the buckets that differ, with all their rows (Part.replace_buckets), and the digest of the part as ever:
+// two unequal buckets of equal sum, one in 2^32, are found by that. A server may send whole parts nevertheless, above
+// all where most buckets differ.
+//
 // # Epochs
 //
 // At any time one controller, the leader, authors tables; the Lease that makes it the leader gives it an epoch, greater than
@@ -68,8 +79,8 @@
 // # Replicas
 //
 // A Hello with ROLE_REPLICA, to the leader alone, asks for the rows of everybody: its Revisions have audiences in place of
-// common, zone and node. The first one is whole; held.common_digest spares its COMMON part, and held.revision is a number
-// that the leader's must not fall behind. One more part, REPLICA, says what replicas need to serve agents:
+// common, zone and node. The first one is whole; held.common_digest spares its COMMON part, or the buckets of it that are
+// equal, and held.revision is a number that the leader's must not fall behind. One more part, REPLICA, says what replicas need to serve agents:
 //
 //	kind 5  place of a Node  its name      value: its zone (UTF-8, empty bytes for none)
 //	kind 6  agent's Pod      its name      value: AgentPod
@@ -308,7 +319,7 @@ func (x Backend_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Backend_State.Descriptor instead.
 func (Backend_State) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{13, 0}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{15, 0}
 }
 
 type FollowRequest struct {
@@ -317,6 +328,7 @@ type FollowRequest struct {
 	//
 	//	*FollowRequest_Hello
 	//	*FollowRequest_Report
+	//	*FollowRequest_Answer
 	Message       isFollowRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -377,6 +389,15 @@ func (x *FollowRequest) GetReport() *Report {
 	return nil
 }
 
+func (x *FollowRequest) GetAnswer() *Answer {
+	if x != nil {
+		if x, ok := x.Message.(*FollowRequest_Answer); ok {
+			return x.Answer
+		}
+	}
+	return nil
+}
+
 type isFollowRequest_Message interface {
 	isFollowRequest_Message()
 }
@@ -389,9 +410,15 @@ type FollowRequest_Report struct {
 	Report *Report `protobuf:"bytes,2,opt,name=report,proto3,oneof"`
 }
 
+type FollowRequest_Answer struct {
+	Answer *Answer `protobuf:"bytes,3,opt,name=answer,proto3,oneof"`
+}
+
 func (*FollowRequest_Hello) isFollowRequest_Message() {}
 
 func (*FollowRequest_Report) isFollowRequest_Message() {}
+
+func (*FollowRequest_Answer) isFollowRequest_Message() {}
 
 type FollowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -400,6 +427,7 @@ type FollowResponse struct {
 	//	*FollowResponse_Welcome
 	//	*FollowResponse_Revision
 	//	*FollowResponse_Heartbeat
+	//	*FollowResponse_Question
 	Message       isFollowResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -469,6 +497,15 @@ func (x *FollowResponse) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+func (x *FollowResponse) GetQuestion() *Question {
+	if x != nil {
+		if x, ok := x.Message.(*FollowResponse_Question); ok {
+			return x.Question
+		}
+	}
+	return nil
+}
+
 type isFollowResponse_Message interface {
 	isFollowResponse_Message()
 }
@@ -485,11 +522,17 @@ type FollowResponse_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,3,opt,name=heartbeat,proto3,oneof"`
 }
 
+type FollowResponse_Question struct {
+	Question *Question `protobuf:"bytes,4,opt,name=question,proto3,oneof"`
+}
+
 func (*FollowResponse_Welcome) isFollowResponse_Message() {}
 
 func (*FollowResponse_Revision) isFollowResponse_Message() {}
 
 func (*FollowResponse_Heartbeat) isFollowResponse_Message() {}
+
+func (*FollowResponse_Question) isFollowResponse_Message() {}
 
 // Hello opens a stream.
 type Hello struct {
@@ -583,12 +626,14 @@ func (x *Hello) GetHeld() *Held {
 
 // Held names a verified table.
 type Held struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	CommonDigest  uint64                 `protobuf:"fixed64,3,opt,name=common_digest,json=commonDigest,proto3" json:"common_digest,omitempty"`
-	ZoneDigest    uint64                 `protobuf:"fixed64,4,opt,name=zone_digest,json=zoneDigest,proto3" json:"zone_digest,omitempty"`
-	NodeDigest    uint64                 `protobuf:"fixed64,5,opt,name=node_digest,json=nodeDigest,proto3" json:"node_digest,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Epoch        uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Revision     uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	CommonDigest uint64                 `protobuf:"fixed64,3,opt,name=common_digest,json=commonDigest,proto3" json:"common_digest,omitempty"`
+	ZoneDigest   uint64                 `protobuf:"fixed64,4,opt,name=zone_digest,json=zoneDigest,proto3" json:"zone_digest,omitempty"`
+	NodeDigest   uint64                 `protobuf:"fixed64,5,opt,name=node_digest,json=nodeDigest,proto3" json:"node_digest,omitempty"`
+	// buckets: the follower answers a Question, and knows Part.replace_buckets. Absent: it gets whole parts instead.
+	Buckets       bool `protobuf:"varint,6,opt,name=buckets,proto3" json:"buckets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -658,6 +703,137 @@ func (x *Held) GetNodeDigest() uint64 {
 	return 0
 }
 
+func (x *Held) GetBuckets() bool {
+	if x != nil {
+		return x.Buckets
+	}
+	return false
+}
+
+// Question asks for digests of buckets; see "Resume".
+type Question struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// common_bits, zone_bits and node_bits are by how many bits of the hash a part is divided, 1 to 13; 0: it is not asked for.
+	CommonBits    uint32 `protobuf:"varint,1,opt,name=common_bits,json=commonBits,proto3" json:"common_bits,omitempty"`
+	ZoneBits      uint32 `protobuf:"varint,2,opt,name=zone_bits,json=zoneBits,proto3" json:"zone_bits,omitempty"`
+	NodeBits      uint32 `protobuf:"varint,3,opt,name=node_bits,json=nodeBits,proto3" json:"node_bits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Question) Reset() {
+	*x = Question{}
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Question) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Question) ProtoMessage() {}
+
+func (x *Question) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Question.ProtoReflect.Descriptor instead.
+func (*Question) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Question) GetCommonBits() uint32 {
+	if x != nil {
+		return x.CommonBits
+	}
+	return 0
+}
+
+func (x *Question) GetZoneBits() uint32 {
+	if x != nil {
+		return x.ZoneBits
+	}
+	return 0
+}
+
+func (x *Question) GetNodeBits() uint32 {
+	if x != nil {
+		return x.NodeBits
+	}
+	return 0
+}
+
+// Answer has, of each part that was asked for, the sums of all its buckets modulo 2^32: 4 bytes (big endian) each, also for
+// those without rows. Of what was not asked for it has nothing.
+type Answer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CommonSums    []byte                 `protobuf:"bytes,1,opt,name=common_sums,json=commonSums,proto3" json:"common_sums,omitempty"`
+	ZoneSums      []byte                 `protobuf:"bytes,2,opt,name=zone_sums,json=zoneSums,proto3" json:"zone_sums,omitempty"`
+	NodeSums      []byte                 `protobuf:"bytes,3,opt,name=node_sums,json=nodeSums,proto3" json:"node_sums,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Answer) Reset() {
+	*x = Answer{}
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Answer) ProtoMessage() {}
+
+func (x *Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Answer.ProtoReflect.Descriptor instead.
+func (*Answer) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Answer) GetCommonSums() []byte {
+	if x != nil {
+		return x.CommonSums
+	}
+	return nil
+}
+
+func (x *Answer) GetZoneSums() []byte {
+	if x != nil {
+		return x.ZoneSums
+	}
+	return nil
+}
+
+func (x *Answer) GetNodeSums() []byte {
+	if x != nil {
+		return x.NodeSums
+	}
+	return nil
+}
+
 // Welcome is the server's first message.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -677,7 +853,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[4]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +865,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[4]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +878,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -756,7 +932,7 @@ type Revision struct {
 
 func (x *Revision) Reset() {
 	*x = Revision{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[5]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +944,7 @@ func (x *Revision) String() string {
 func (*Revision) ProtoMessage() {}
 
 func (x *Revision) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[5]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +957,7 @@ func (x *Revision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revision.ProtoReflect.Descriptor instead.
 func (*Revision) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Revision) GetNumber() uint64 {
@@ -857,7 +1033,7 @@ type Audience struct {
 
 func (x *Audience) Reset() {
 	*x = Audience{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[6]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1045,7 @@ func (x *Audience) String() string {
 func (*Audience) ProtoMessage() {}
 
 func (x *Audience) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[6]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1058,7 @@ func (x *Audience) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audience.ProtoReflect.Descriptor instead.
 func (*Audience) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Audience) GetName() string {
@@ -931,14 +1107,17 @@ type Part struct {
 	// put lists rows, sorted by key; a row replaces the one of the same key.
 	Put []*Row `protobuf:"bytes,3,rep,name=put,proto3" json:"put,omitempty"`
 	// digest of the part after this revision.
-	Digest        uint64 `protobuf:"fixed64,4,opt,name=digest,proto3" json:"digest,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Digest uint64 `protobuf:"fixed64,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	// replace_buckets are the numbers of buckets, ascending, of which every row is dropped before rows are put. Only followers
+	// that have answered a Question get any, and only in the first Revision of a stream; never together with replace.
+	ReplaceBuckets []uint32 `protobuf:"varint,5,rep,name=replace_buckets,json=replaceBuckets,proto3" json:"replace_buckets,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[7]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1129,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[7]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1142,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Part) GetReplace() bool {
@@ -994,6 +1173,13 @@ func (x *Part) GetDigest() uint64 {
 	return 0
 }
 
+func (x *Part) GetReplaceBuckets() []uint32 {
+	if x != nil {
+		return x.ReplaceBuckets
+	}
+	return nil
+}
+
 // Row is a key and a value; see "Rows" above.
 type Row struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1005,7 +1191,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[8]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1203,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[8]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1216,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Row) GetKey() []byte {
@@ -1063,7 +1249,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[9]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1261,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[9]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1274,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Heartbeat) GetNumber() uint64 {
@@ -1137,7 +1323,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[10]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1335,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[10]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1348,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Report) GetEpoch() uint64 {
@@ -1215,7 +1401,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[11]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1413,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[11]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1426,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Notice) GetNamespace() string {
@@ -1311,7 +1497,7 @@ type ServicePort struct {
 
 func (x *ServicePort) Reset() {
 	*x = ServicePort{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[12]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1509,7 @@ func (x *ServicePort) String() string {
 func (*ServicePort) ProtoMessage() {}
 
 func (x *ServicePort) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[12]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1522,7 @@ func (x *ServicePort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicePort.ProtoReflect.Descriptor instead.
 func (*ServicePort) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ServicePort) GetNamespace() string {
@@ -1475,7 +1661,7 @@ type Backend struct {
 
 func (x *Backend) Reset() {
 	*x = Backend{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[13]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1673,7 @@ func (x *Backend) String() string {
 func (*Backend) ProtoMessage() {}
 
 func (x *Backend) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[13]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1686,7 @@ func (x *Backend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backend.ProtoReflect.Descriptor instead.
 func (*Backend) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Backend) GetState() Backend_State {
@@ -1521,7 +1707,7 @@ type Prefix struct {
 
 func (x *Prefix) Reset() {
 	*x = Prefix{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[14]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1719,7 @@ func (x *Prefix) String() string {
 func (*Prefix) ProtoMessage() {}
 
 func (x *Prefix) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[14]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1732,7 @@ func (x *Prefix) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefix.ProtoReflect.Descriptor instead.
 func (*Prefix) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Prefix) GetAddress() []byte {
@@ -1580,7 +1766,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[15]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1778,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[15]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1791,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Node) GetDeleting() bool {
@@ -1647,7 +1833,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[16]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1845,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[16]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1858,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Cluster) GetServiceCidrs() []*Prefix {
@@ -1694,7 +1880,7 @@ type AgentPod struct {
 
 func (x *AgentPod) Reset() {
 	*x = AgentPod{}
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[17]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1892,7 @@ func (x *AgentPod) String() string {
 func (*AgentPod) ProtoMessage() {}
 
 func (x *AgentPod) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_forwarding_proto_msgTypes[17]
+	mi := &file_fairlead_v1_forwarding_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1905,7 @@ func (x *AgentPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentPod.ProtoReflect.Descriptor instead.
 func (*AgentPod) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_forwarding_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AgentPod) GetUid() string {
@@ -1740,15 +1926,17 @@ var File_fairlead_v1_forwarding_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\n" +
-	"\x1cfairlead/v1/forwarding.proto\x12\vfairlead.v1\"u\n" +
+	"\x1cfairlead/v1/forwarding.proto\x12\vfairlead.v1\"\xa4\x01\n" +
 	"\rFollowRequest\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.fairlead.v1.HelloH\x00R\x05hello\x12-\n" +
-	"\x06report\x18\x02 \x01(\v2\x13.fairlead.v1.ReportH\x00R\x06reportB\t\n" +
-	"\amessage\"\xba\x01\n" +
+	"\x06report\x18\x02 \x01(\v2\x13.fairlead.v1.ReportH\x00R\x06report\x12-\n" +
+	"\x06answer\x18\x03 \x01(\v2\x13.fairlead.v1.AnswerH\x00R\x06answerB\t\n" +
+	"\amessage\"\xef\x01\n" +
 	"\x0eFollowResponse\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x14.fairlead.v1.WelcomeH\x00R\awelcome\x123\n" +
 	"\brevision\x18\x02 \x01(\v2\x15.fairlead.v1.RevisionH\x00R\brevision\x126\n" +
-	"\theartbeat\x18\x03 \x01(\v2\x16.fairlead.v1.HeartbeatH\x00R\theartbeatB\t\n" +
+	"\theartbeat\x18\x03 \x01(\v2\x16.fairlead.v1.HeartbeatH\x00R\theartbeat\x123\n" +
+	"\bquestion\x18\x04 \x01(\v2\x15.fairlead.v1.QuestionH\x00R\bquestionB\t\n" +
 	"\amessage\"\x81\x02\n" +
 	"\x05Hello\x12+\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x17.fairlead.v1.Hello.RoleR\x04role\x12\x12\n" +
@@ -1761,7 +1949,7 @@ const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"ROLE_AGENT\x10\x01\x12\x10\n" +
-	"\fROLE_REPLICA\x10\x02\"\x9f\x01\n" +
+	"\fROLE_REPLICA\x10\x02\"\xb9\x01\n" +
 	"\x04Held\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12#\n" +
@@ -1769,7 +1957,18 @@ const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\vzone_digest\x18\x04 \x01(\x06R\n" +
 	"zoneDigest\x12\x1f\n" +
 	"\vnode_digest\x18\x05 \x01(\x06R\n" +
-	"nodeDigest\"\x8f\x01\n" +
+	"nodeDigest\x12\x18\n" +
+	"\abuckets\x18\x06 \x01(\bR\abuckets\"e\n" +
+	"\bQuestion\x12\x1f\n" +
+	"\vcommon_bits\x18\x01 \x01(\rR\n" +
+	"commonBits\x12\x1b\n" +
+	"\tzone_bits\x18\x02 \x01(\rR\bzoneBits\x12\x1b\n" +
+	"\tnode_bits\x18\x03 \x01(\rR\bnodeBits\"c\n" +
+	"\x06Answer\x12\x1f\n" +
+	"\vcommon_sums\x18\x01 \x01(\fR\n" +
+	"commonSums\x12\x1b\n" +
+	"\tzone_sums\x18\x02 \x01(\fR\bzoneSums\x12\x1b\n" +
+	"\tnode_sums\x18\x03 \x01(\fR\bnodeSums\"\x8f\x01\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x122\n" +
@@ -1789,12 +1988,13 @@ const file_fairlead_v1_forwarding_proto_rawDesc = "" +
 	"\x06common\x18\x04 \x01(\v2\x11.fairlead.v1.PartR\x06common\x12%\n" +
 	"\x04zone\x18\x05 \x01(\v2\x11.fairlead.v1.PartR\x04zone\x12%\n" +
 	"\x04node\x18\x06 \x01(\v2\x11.fairlead.v1.PartR\x04node\x12+\n" +
-	"\areplica\x18\a \x01(\v2\x11.fairlead.v1.PartR\areplicaJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"t\n" +
+	"\areplica\x18\a \x01(\v2\x11.fairlead.v1.PartR\areplicaJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"\xa1\x01\n" +
 	"\x04Part\x12\x18\n" +
 	"\areplace\x18\x01 \x01(\bR\areplace\x12\x16\n" +
 	"\x06remove\x18\x02 \x03(\fR\x06remove\x12\"\n" +
 	"\x03put\x18\x03 \x03(\v2\x10.fairlead.v1.RowR\x03put\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\x06R\x06digest\"-\n" +
+	"\x06digest\x18\x04 \x01(\x06R\x06digest\x12+\n" +
+	"\x0freplace_buckets\x18\x05 \x03(\rB\x02\x10\x00R\x0ereplaceBuckets\"-\n" +
 	"\x03Row\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"s\n" +
@@ -1883,7 +2083,7 @@ func file_fairlead_v1_forwarding_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_forwarding_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fairlead_v1_forwarding_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_fairlead_v1_forwarding_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fairlead_v1_forwarding_proto_goTypes = []any{
 	(Protocol)(0),          // 0: fairlead.v1.Protocol
 	(Scope)(0),             // 1: fairlead.v1.Scope
@@ -1893,52 +2093,56 @@ var file_fairlead_v1_forwarding_proto_goTypes = []any{
 	(*FollowResponse)(nil), // 5: fairlead.v1.FollowResponse
 	(*Hello)(nil),          // 6: fairlead.v1.Hello
 	(*Held)(nil),           // 7: fairlead.v1.Held
-	(*Welcome)(nil),        // 8: fairlead.v1.Welcome
-	(*Revision)(nil),       // 9: fairlead.v1.Revision
-	(*Audience)(nil),       // 10: fairlead.v1.Audience
-	(*Part)(nil),           // 11: fairlead.v1.Part
-	(*Row)(nil),            // 12: fairlead.v1.Row
-	(*Heartbeat)(nil),      // 13: fairlead.v1.Heartbeat
-	(*Report)(nil),         // 14: fairlead.v1.Report
-	(*Notice)(nil),         // 15: fairlead.v1.Notice
-	(*ServicePort)(nil),    // 16: fairlead.v1.ServicePort
-	(*Backend)(nil),        // 17: fairlead.v1.Backend
-	(*Prefix)(nil),         // 18: fairlead.v1.Prefix
-	(*Node)(nil),           // 19: fairlead.v1.Node
-	(*Cluster)(nil),        // 20: fairlead.v1.Cluster
-	(*AgentPod)(nil),       // 21: fairlead.v1.AgentPod
+	(*Question)(nil),       // 8: fairlead.v1.Question
+	(*Answer)(nil),         // 9: fairlead.v1.Answer
+	(*Welcome)(nil),        // 10: fairlead.v1.Welcome
+	(*Revision)(nil),       // 11: fairlead.v1.Revision
+	(*Audience)(nil),       // 12: fairlead.v1.Audience
+	(*Part)(nil),           // 13: fairlead.v1.Part
+	(*Row)(nil),            // 14: fairlead.v1.Row
+	(*Heartbeat)(nil),      // 15: fairlead.v1.Heartbeat
+	(*Report)(nil),         // 16: fairlead.v1.Report
+	(*Notice)(nil),         // 17: fairlead.v1.Notice
+	(*ServicePort)(nil),    // 18: fairlead.v1.ServicePort
+	(*Backend)(nil),        // 19: fairlead.v1.Backend
+	(*Prefix)(nil),         // 20: fairlead.v1.Prefix
+	(*Node)(nil),           // 21: fairlead.v1.Node
+	(*Cluster)(nil),        // 22: fairlead.v1.Cluster
+	(*AgentPod)(nil),       // 23: fairlead.v1.AgentPod
 }
 var file_fairlead_v1_forwarding_proto_depIdxs = []int32{
 	6,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.Hello
-	14, // 1: fairlead.v1.FollowRequest.report:type_name -> fairlead.v1.Report
-	8,  // 2: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.Welcome
-	9,  // 3: fairlead.v1.FollowResponse.revision:type_name -> fairlead.v1.Revision
-	13, // 4: fairlead.v1.FollowResponse.heartbeat:type_name -> fairlead.v1.Heartbeat
-	2,  // 5: fairlead.v1.Hello.role:type_name -> fairlead.v1.Hello.Role
-	7,  // 6: fairlead.v1.Hello.held:type_name -> fairlead.v1.Held
-	11, // 7: fairlead.v1.Revision.common:type_name -> fairlead.v1.Part
-	11, // 8: fairlead.v1.Revision.zone:type_name -> fairlead.v1.Part
-	11, // 9: fairlead.v1.Revision.node:type_name -> fairlead.v1.Part
-	10, // 10: fairlead.v1.Revision.audiences:type_name -> fairlead.v1.Audience
-	11, // 11: fairlead.v1.Audience.common:type_name -> fairlead.v1.Part
-	11, // 12: fairlead.v1.Audience.zone:type_name -> fairlead.v1.Part
-	11, // 13: fairlead.v1.Audience.node:type_name -> fairlead.v1.Part
-	11, // 14: fairlead.v1.Audience.replica:type_name -> fairlead.v1.Part
-	12, // 15: fairlead.v1.Part.put:type_name -> fairlead.v1.Row
-	15, // 16: fairlead.v1.Report.notices:type_name -> fairlead.v1.Notice
-	0,  // 17: fairlead.v1.ServicePort.protocol:type_name -> fairlead.v1.Protocol
-	18, // 18: fairlead.v1.ServicePort.source_ranges:type_name -> fairlead.v1.Prefix
-	1,  // 19: fairlead.v1.ServicePort.cluster_scope:type_name -> fairlead.v1.Scope
-	3,  // 20: fairlead.v1.Backend.state:type_name -> fairlead.v1.Backend.State
-	18, // 21: fairlead.v1.Node.pod_cidrs:type_name -> fairlead.v1.Prefix
-	18, // 22: fairlead.v1.Cluster.service_cidrs:type_name -> fairlead.v1.Prefix
-	4,  // 23: fairlead.v1.Forwarding.Follow:input_type -> fairlead.v1.FollowRequest
-	5,  // 24: fairlead.v1.Forwarding.Follow:output_type -> fairlead.v1.FollowResponse
-	24, // [24:25] is the sub-list for method output_type
-	23, // [23:24] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	16, // 1: fairlead.v1.FollowRequest.report:type_name -> fairlead.v1.Report
+	9,  // 2: fairlead.v1.FollowRequest.answer:type_name -> fairlead.v1.Answer
+	10, // 3: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.Welcome
+	11, // 4: fairlead.v1.FollowResponse.revision:type_name -> fairlead.v1.Revision
+	15, // 5: fairlead.v1.FollowResponse.heartbeat:type_name -> fairlead.v1.Heartbeat
+	8,  // 6: fairlead.v1.FollowResponse.question:type_name -> fairlead.v1.Question
+	2,  // 7: fairlead.v1.Hello.role:type_name -> fairlead.v1.Hello.Role
+	7,  // 8: fairlead.v1.Hello.held:type_name -> fairlead.v1.Held
+	13, // 9: fairlead.v1.Revision.common:type_name -> fairlead.v1.Part
+	13, // 10: fairlead.v1.Revision.zone:type_name -> fairlead.v1.Part
+	13, // 11: fairlead.v1.Revision.node:type_name -> fairlead.v1.Part
+	12, // 12: fairlead.v1.Revision.audiences:type_name -> fairlead.v1.Audience
+	13, // 13: fairlead.v1.Audience.common:type_name -> fairlead.v1.Part
+	13, // 14: fairlead.v1.Audience.zone:type_name -> fairlead.v1.Part
+	13, // 15: fairlead.v1.Audience.node:type_name -> fairlead.v1.Part
+	13, // 16: fairlead.v1.Audience.replica:type_name -> fairlead.v1.Part
+	14, // 17: fairlead.v1.Part.put:type_name -> fairlead.v1.Row
+	17, // 18: fairlead.v1.Report.notices:type_name -> fairlead.v1.Notice
+	0,  // 19: fairlead.v1.ServicePort.protocol:type_name -> fairlead.v1.Protocol
+	20, // 20: fairlead.v1.ServicePort.source_ranges:type_name -> fairlead.v1.Prefix
+	1,  // 21: fairlead.v1.ServicePort.cluster_scope:type_name -> fairlead.v1.Scope
+	3,  // 22: fairlead.v1.Backend.state:type_name -> fairlead.v1.Backend.State
+	20, // 23: fairlead.v1.Node.pod_cidrs:type_name -> fairlead.v1.Prefix
+	20, // 24: fairlead.v1.Cluster.service_cidrs:type_name -> fairlead.v1.Prefix
+	4,  // 25: fairlead.v1.Forwarding.Follow:input_type -> fairlead.v1.FollowRequest
+	5,  // 26: fairlead.v1.Forwarding.Follow:output_type -> fairlead.v1.FollowResponse
+	26, // [26:27] is the sub-list for method output_type
+	25, // [25:26] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_forwarding_proto_init() }
@@ -1949,11 +2153,13 @@ func file_fairlead_v1_forwarding_proto_init() {
 	file_fairlead_v1_forwarding_proto_msgTypes[0].OneofWrappers = []any{
 		(*FollowRequest_Hello)(nil),
 		(*FollowRequest_Report)(nil),
+		(*FollowRequest_Answer)(nil),
 	}
 	file_fairlead_v1_forwarding_proto_msgTypes[1].OneofWrappers = []any{
 		(*FollowResponse_Welcome)(nil),
 		(*FollowResponse_Revision)(nil),
 		(*FollowResponse_Heartbeat)(nil),
+		(*FollowResponse_Question)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1961,7 +2167,7 @@ func file_fairlead_v1_forwarding_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_forwarding_proto_rawDesc), len(file_fairlead_v1_forwarding_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -11,16 +11,18 @@
 //	agent                                         controller
 //	  | -- Hello{role, node, held digests} --------> |   first message of a stream, exactly once
 //	  | <------- Welcome{epoch, heartbeat interval}- |   the server accepts
+//	  | <------- Question{bits} -------------------- |   only where the server does not know the version that is held
+//	  | -- Answer{sums of buckets} ----------------> |
 //	  | <------- Revision{number, parts} ----------- |   all that separates what is held from what is current:
-//	  |                                              |   nothing, a difference, or whole parts (Part.replace)
+//	  |                                              |   nothing, a difference, the buckets that differ, or whole parts
 //	  | -- Report{number, applied} ----------------> |   after the kernel said yes
 //	  | <------- Revision{number+k, parts} --------- |   what changed since, for this node
 //	  | -- Report{number+k, error} ----------------> |   the kernel said no; the agent retries by itself
 //	  | <------- Heartbeat{number, digest} --------- |   also when nothing changed: everything up to number
 //	  |                                              |   that concerns this node has been sent on this stream
 //
-// The first message after Welcome is a Revision, an empty one if nothing separates what is held from what is current: a
-// table becomes an agent's by a Revision, never by a Heartbeat.
+// A Revision follows the Welcome, an empty one if nothing separates what is held from what is current: a table becomes an
+// agent's by a Revision, never by a Heartbeat.
 //
 // A revision may be split over several messages (more = true on all but the last) to bound the size of a message. An agent
 // applies whole revisions only. A revision that does not concern a node is not sent to it; the next Revision or Heartbeat
@@ -57,6 +59,15 @@
 // current one, the difference if it still knows the version with this digest, else the whole part with replace = true.
 // Epoch and revision in Hello.held tell which replica authored it; they order, digests decide.
 //
+// Where a part of an unknown version is large and Hello.held.buckets is set, the server compares digests of BUCKETS before it
+// sends the whole. A bucket is the rows of a part whose keys' hashes begin with the same bits; a key's hash is the first 8
+// bytes (big endian) of SHA-256 over the key. The number of a bucket is a 1 bit followed by those bits, so that 1 is the
+// whole part, 2 and 3 are its halves. The Question, once, after the Welcome and before the first Revision, says by how many bits
+// each part is divided; the Answer has the sum of each bucket modulo 2^32, in the order of the buckets' numbers. The first
+// Revision then carries the buckets that differ, with all their rows (Part.replace_buckets), and the digest of the part as ever:
+// two unequal buckets of equal sum, one in 2^32, are found by that. A server may send whole parts nevertheless, above
+// all where most buckets differ.
+//
 // # Epochs
 //
 // At any time one controller, the leader, authors tables; the Lease that makes it the leader gives it an epoch, greater than
@@ -68,8 +79,8 @@
 // # Replicas
 //
 // A Hello with ROLE_REPLICA, to the leader alone, asks for the rows of everybody: its Revisions have audiences in place of
-// common, zone and node. The first one is whole; held.common_digest spares its COMMON part, and held.revision is a number
-// that the leader's must not fall behind. One more part, REPLICA, says what replicas need to serve agents:
+// common, zone and node. The first one is whole; held.common_digest spares its COMMON part, or the buckets of it that are
+// equal, and held.revision is a number that the leader's must not fall behind. One more part, REPLICA, says what replicas need to serve agents:
 //
 //	kind 5  place of a Node  its name      value: its zone (UTF-8, empty bytes for none)
 //	kind 6  agent's Pod      its name      value: AgentPod
@@ -114,8 +125,8 @@ const (
 type ForwardingClient interface {
 	// Follow streams a table to a follower for as long as both live. Errors that a follower sees:
 	// INVALID_ARGUMENT (malformed message, named field), PERMISSION_DENIED (not this node's agent), RESOURCE_EXHAUSTED
-	// (come back later), UNAVAILABLE (this replica drains or has not yet seen the whole cluster), ABORTED (replaced by a
-	// newer stream of the same node).
+	// (come back later), UNAVAILABLE (this replica drains, has more than its share of the agents, or has not yet seen the whole
+	// cluster: try another one), ABORTED (replaced by a newer stream of the same node).
 	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowRequest, FollowResponse], error)
 }
 
@@ -146,8 +157,8 @@ type Forwarding_FollowClient = grpc.BidiStreamingClient[FollowRequest, FollowRes
 type ForwardingServer interface {
 	// Follow streams a table to a follower for as long as both live. Errors that a follower sees:
 	// INVALID_ARGUMENT (malformed message, named field), PERMISSION_DENIED (not this node's agent), RESOURCE_EXHAUSTED
-	// (come back later), UNAVAILABLE (this replica drains or has not yet seen the whole cluster), ABORTED (replaced by a
-	// newer stream of the same node).
+	// (come back later), UNAVAILABLE (this replica drains, has more than its share of the agents, or has not yet seen the whole
+	// cluster: try another one), ABORTED (replaced by a newer stream of the same node).
 	Follow(grpc.BidiStreamingServer[FollowRequest, FollowResponse]) error
 	mustEmbedUnimplementedForwardingServer()
 }

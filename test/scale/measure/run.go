@@ -164,9 +164,10 @@ func (r *run) start(ctx context.Context) error {
 	return r.second.Ready(ctx)
 }
 
-// controller starts a replica without the brake: what a measurement takes away is meant.
+// controller starts a replica without the brake, since what a measurement takes away is meant, and one that keeps all agents: the
+// other one is there for the failover alone.
 func (r *run) controller(port uint16) (*stage.Controller, error) {
-	return r.StartController(port, "--brake-share", "1")
+	return r.StartController(port, "--brake-share", "1", "--balance=false")
 }
 
 // connect starts the agents, first those that stall later, and waits until all are current.

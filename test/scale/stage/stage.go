@@ -200,7 +200,11 @@ func (s *Stage) bundle(ctx context.Context) (string, error) {
 		if cm.Data["ca.crt"] == "" {
 			return errors.New("the ConfigMap has none")
 		}
-		return os.WriteFile(path, []byte(cm.Data["ca.crt"]), 0o600)
+		// Children that were started before may be reading it.
+		if err := os.WriteFile(path+".new", []byte(cm.Data["ca.crt"]), 0o600); err != nil {
+			return err
+		}
+		return os.Rename(path+".new", path)
 	})
 	return path, err
 }

@@ -165,6 +165,7 @@ func (a *agent) hello() *fairleadv1.Hello {
 		Held: &fairleadv1.Held{
 			Epoch: a.epoch, Revision: a.number,
 			CommonDigest: a.table.Part(fwd.Common).Digest(), ZoneDigest: a.table.Part(fwd.Zone).Digest(), NodeDigest: a.table.Part(fwd.Node).Digest(),
+			Buckets: true,
 		},
 	}
 }
@@ -172,6 +173,7 @@ func (a *agent) hello() *fairleadv1.Hello {
 // receive takes messages until the stream ends; heard is called with each.
 func (a *agent) receive(stream grpc.BidiStreamingClient[fairleadv1.FollowRequest, fairleadv1.FollowResponse], heard func()) error {
 	var whole fwd.Change
+	verified := false // there was a revision on this stream
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -179,11 +181,14 @@ func (a *agent) receive(stream grpc.BidiStreamingClient[fairleadv1.FollowRequest
 		}
 		heard()
 		if beat := m.GetHeartbeat(); beat != nil {
-			if err := a.enter(max(beat.GetEpoch(), a.held().Epoch)); err != nil {
+			if err := a.heartbeat(beat, verified); err != nil {
 				return err
 			}
-			if digest := a.held().Digest; digest != beat.GetDigest() {
-				return fmt.Errorf("heartbeat: digest %016x, held %016x: %w", beat.GetDigest(), digest, fwd.ErrDigest)
+			continue
+		}
+		if q := m.GetQuestion(); q != nil {
+			if err := a.answer(stream, q); err != nil {
+				return err
 			}
 			continue
 		}
@@ -199,12 +204,35 @@ func (a *agent) receive(stream grpc.BidiStreamingClient[fairleadv1.FollowRequest
 		if err := a.apply(whole, r.GetNumber()); err != nil {
 			return err
 		}
-		whole = fwd.Change{}
+		whole, verified = fwd.Change{}, true
 		report := &fairleadv1.Report{Epoch: a.held().Epoch, Number: r.GetNumber()}
 		if err := stream.Send(&fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Report{Report: report}}); err != nil {
 			return fmt.Errorf("send report: %w", err)
 		}
 	}
+}
+
+// heartbeat takes a newer epoch, and compares digests once there was a revision.
+func (a *agent) heartbeat(beat *fairleadv1.Heartbeat, verified bool) error {
+	if err := a.enter(max(beat.GetEpoch(), a.held().Epoch)); err != nil {
+		return err
+	}
+	if digest := a.held().Digest; verified && digest != beat.GetDigest() {
+		return fmt.Errorf("heartbeat: digest %016x, held %016x: %w", beat.GetDigest(), digest, fwd.ErrDigest)
+	}
+	return nil
+}
+
+// answer tells the digests of buckets of what is held.
+func (a *agent) answer(stream grpc.BidiStreamingClient[fairleadv1.FollowRequest, fairleadv1.FollowResponse], q *fairleadv1.Question) error {
+	answer, err := a.table.Answer(q) // this goroutine alone changes the table
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Answer{Answer: answer}}); err != nil {
+		return fmt.Errorf("send answer: %w", err)
+	}
+	return nil
 }
 
 var errFenced = errors.New("a controller of an older epoch")

@@ -52,9 +52,9 @@ func (a *agent) inspect(t *fwd.Table) {
 	}
 }
 
-// backends are those that a change puts or removes.
+// backends are those that a change puts or removes; a resume tells nothing of that.
 func backends(c *fwd.PartChange) []Applied {
-	if c == nil || c.Replace {
+	if c == nil || c.Replace || len(c.Buckets) > 0 {
 		return nil
 	}
 	// Of a backend's key, what comes before the address: kind, ID and port; see proto/fairlead/v1.
