@@ -19,7 +19,7 @@ func (m Mode) mixes() bool { return m.Peer == "ipvs" }
 func IPVSPlan() []Stage {
 	return []Stage{
 		Stage{Rounds: 3, Changes: 5, Connections: 1000, Calm: 1}.at(1_000, 2),
-		Stage{Rounds: 1, Changes: 5, Connections: 1000, Calm: 1}.at(2_500, 2),
-		Stage{Rounds: 1, Changes: 3, Connections: 1000, Calm: 1}.at(5_000, 2),
+		Stage{Rounds: 1, Changes: 10, Connections: 1000, Calm: 1}.at(2_500, 2),
+		Stage{Rounds: 1, Changes: 10, Connections: 1000, Calm: 1}.at(5_000, 2),
 	}
 }
