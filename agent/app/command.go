@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fairlead/fairlead/agent/internal/admin"
 	"github.com/fairlead/fairlead/agent/internal/bootstrap"
 	"github.com/fairlead/fairlead/agent/internal/checkpoint"
 	"github.com/fairlead/fairlead/agent/internal/hostinfo"
@@ -227,7 +228,7 @@ func (c Command) cleanup(ctx context.Context, args []string) error {
 		err = errors.Join(err, giveBackFormer(cfg.StateDir, hostinfo.ProcSys{Root: cfg.ProcSys}))
 	}
 	if cfg.StateDir != "" {
-		err = errors.Join(err, checkpoint.Forget(cfg.StateDir), bootstrap.Forget(cfg.StateDir))
+		err = errors.Join(err, checkpoint.Forget(cfg.StateDir), bootstrap.Forget(cfg.StateDir), admin.Forget(cfg.StateDir))
 	}
 	if *proxys {
 		err = errors.Join(err, kubeproxy.Remove(ctx))

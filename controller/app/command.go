@@ -35,6 +35,7 @@ Usage:
   fairlead-controller loglevel [LEVEL]              print or change the log level of the controller on this host
   fairlead-controller freeze                        keep all nodes' tables as they are; rollback --to TIME: as they were
   fairlead-controller unfreeze                      let tables follow the cluster again
+  fairlead-controller remove                        take agents' rules and controllers' objects away, before helm uninstall
   fairlead-controller version                       print the version
 
 Every flag can also be a field of the YAML file that --config names, without dashes in front; a flag goes before the file.
@@ -67,6 +68,8 @@ func (c Command) run(ctx context.Context, args []string) error {
 			return c.loglevel(ctx, args[1:])
 		case "freeze", "rollback", "unfreeze":
 			return c.owns(ctx, args[0], args[1:])
+		case "remove":
+			return c.remove(ctx, args[1:])
 		case "version":
 			return c.version(args[1:])
 		}
@@ -97,7 +100,7 @@ func (c Command) configure(args []string) (Config, error) {
 		return Config{}, err
 	}
 	if fs.NArg() > 0 {
-		return Config{}, fmt.Errorf("unknown command %q: want status, table, explain, loglevel, freeze, rollback, unfreeze or version", fs.Arg(0))
+		return Config{}, fmt.Errorf("unknown command %q: want status, table, explain, loglevel, freeze, rollback, unfreeze, remove or version", fs.Arg(0))
 	}
 	if *file != "" {
 		if err := ReadFile(fs, *file); err != nil {

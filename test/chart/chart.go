@@ -87,9 +87,18 @@ func (c *Chart) Test(ctx context.Context, kubeconfig string) (string, error) {
 	return string(out), err
 }
 
-// Uninstall removes what Install made.
+// Uninstall removes what Install made, without the hook, which needs nodes to run on: kernels stay as they are.
 func (c *Chart) Uninstall(ctx context.Context, kubeconfig string) error {
-	_, err := c.run(ctx, "", "uninstall", "fairlead", "--kubeconfig", kubeconfig, "--namespace", Namespace)
+	return c.uninstall(ctx, kubeconfig, "--no-hooks")
+}
+
+// UninstallCleanly removes what Install made, and what controllers and agents have made since, as helm uninstall does for a user.
+func (c *Chart) UninstallCleanly(ctx context.Context, kubeconfig string) error {
+	return c.uninstall(ctx, kubeconfig)
+}
+
+func (c *Chart) uninstall(ctx context.Context, kubeconfig string, more ...string) error {
+	_, err := c.run(ctx, "", append([]string{"uninstall", "fairlead", "--kubeconfig", kubeconfig, "--namespace", Namespace}, more...)...)
 	return err
 }
 

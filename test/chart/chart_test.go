@@ -145,6 +145,8 @@ func TestBadValues(t *testing.T) {
 		{someAPI + "agent: {stateDir: '/var/lib/{a}'}", "/agent/stateDir"},
 		{someAPI + "controller: {httpPort: 7443}", "controller.httpPort: is that of controller.streamPort"},
 		{someAPI + "controller: {profiling: 1}", "/controller/profiling"},
+		{someAPI + "uninstall: {timeoutSeconds: 4m}", "/uninstall/timeoutSeconds"},
+		{someAPI + "trust: {certificateSecret: fairlead-ca}", "trust.certificateSecret: fairlead-ca is the Secret that controllers make"},
 		{someAPI + "agnet: {mode: ipvs}", "'agnet' not allowed"},
 	} {
 		if _, err := c.Render(t.Context(), bad.values); err == nil || !strings.Contains(err.Error(), bad.want) {

@@ -10,6 +10,7 @@ func TestConforms(t *testing.T) {
 	c, conformer := open(t), openConformer(t)
 	all := variants()
 	all["remove"] = someAPI + "agent: {remove: true}\n"
+	all["no clean-up"] = someAPI + "uninstall: {cleanUp: false}\n"
 	all["migration"] = someAPI + "migration: {enabled: true}\nimage: {pullSecrets: [{name: registry}]}\n"
 	all["beside kube-proxy"] = someAPI + "agent: {replaceKubeProxy: false}\n"
 	all["SELinux"] = someAPI + "agent: {seLinuxOptions: {type: spc_t}}\n"

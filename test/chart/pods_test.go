@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -148,6 +149,7 @@ func TestIPv6Bootstrap(t *testing.T) {
 func TestPrivileges(t *testing.T) {
 	objects := render(t, variants()["much"])
 	pods := components(t, objects)
+	pods["uninstall"] = only[*batchv1.Job](t, objects, "fairlead-uninstall").Spec.Template
 	pods["test"] = corev1.PodTemplateSpec{Spec: only[*corev1.Pod](t, objects, "fairlead-test").Spec}
 	for component, pod := range pods {
 		c := pod.Spec.Containers[0].SecurityContext

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -108,10 +109,15 @@ func TestE2EReboot(t *testing.T) {
 	} else {
 		t.Logf("the Service answers %v after the agent's start", took)
 	}
-	// Connection tracking pins what was tried without rules, untranslated, for two minutes: a client that comes to the same
-	// port again would wait in vain.
-	if _, err := n.Run(ctx, "conntrack", "-D", "-p", "tcp", "-d", bed.vip, "--state", "SYN_SENT"); err != nil {
-		t.Error(err)
+	// Connection tracking would pin what was tried without rules, untranslated, for two minutes: a client that comes to the
+	// same port again would wait in vain. The agent has it forget.
+	var pinned []byte
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (done bool, err error) {
+		pinned, err = n.Run(ctx, "conntrack", "-L", "-p", "tcp", "-d", bed.vip, "--state", "SYN_SENT")
+		return !bytes.Contains(pinned, []byte("SYN_SENT")), err
+	})
+	if err != nil {
+		t.Errorf("attempts from before the rules: %v\n%s", err, pinned)
 	}
 	if err := bed.StartController(); err != nil {
 		t.Fatal(err)

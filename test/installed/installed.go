@@ -19,6 +19,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
@@ -32,6 +33,7 @@ const (
 	Controller = "fairlead-controller"
 	Agent      = "fairlead-agent"
 	Cleanup    = "fairlead-cleanup"
+	Uninstall  = "fairlead-uninstall"
 )
 
 // UserPrefix begins the names of all users that Fairlead is at an API server.
@@ -138,14 +140,23 @@ func (s *System) WaitController(ctx context.Context) error {
 	return err
 }
 
+// Rendered are the chart's objects with no values but those of the cluster, those included that come and go with a command of helm.
+func (s *System) Rendered(ctx context.Context) ([]runtime.Object, error) {
+	values, err := s.values("apiServer: {host: 192.0.2.1}")
+	if err != nil {
+		return nil, err
+	}
+	return s.chart.Render(ctx, values)
+}
+
 // Test runs helm test and returns what the test's Pod printed.
 func (s *System) Test(ctx context.Context) (string, error) {
 	return s.chart.Test(ctx, s.Cluster.AdminKubeconfig())
 }
 
-// Uninstall runs helm uninstall and returns when the Pods are gone.
+// Uninstall runs helm uninstall, as a user does, and returns when the Pods are gone.
 func (s *System) Uninstall(ctx context.Context) error {
-	if err := s.chart.Uninstall(ctx, s.Cluster.AdminKubeconfig()); err != nil {
+	if err := s.chart.UninstallCleanly(ctx, s.Cluster.AdminKubeconfig()); err != nil {
 		return err
 	}
 	err := wait.PollUntilContextTimeout(ctx, lookAgain, cluster.Patience, true, func(ctx context.Context) (bool, error) {

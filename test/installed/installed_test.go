@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -44,7 +45,7 @@ func TestE2EInstalled(t *testing.T) {
 	checkSysctls(t)
 
 	l := startLoad(t)
-	install("{controller: {podAnnotations: {turn: second}}, agent: {podAnnotations: {turn: second}}}")
+	install("{controller: {podAnnotations: {turn: second}}, agent: {podAnnotations: {turn: second}}, uninstall: {timeoutSeconds: 20}}")
 	l.verdict(t)
 
 	onlyIPv6(t)
@@ -52,8 +53,15 @@ func TestE2EInstalled(t *testing.T) {
 	must(bed.Cluster.Client.CoreV1().Services(Namespace).Delete(ctx, Controller, meta.DeleteOptions{})) // helm makes its own again
 	checkRights(t)
 
-	install("{agent: {remove: true}}")
+	checkFailedUninstall(t)
 	must(bed.Uninstall(ctx))
+	checkUninstallRights(t)
+	left := ""
+	t.Cleanup(func() { t.Logf("after the uninstall, the namespace last had:\n%s", left) })
+	until(t, "the namespace to be as it was made", func() bool {
+		left = objectsOf(t)
+		return left == "configmap/kube-root-ca.crt\nserviceaccount/default\n"
+	})
 	must(bed.Cluster.Client.CoreV1().Namespaces().Delete(ctx, Namespace, meta.DeleteOptions{}))
 	until(t, "the namespace to go", func() bool {
 		_, err := bed.Cluster.Client.CoreV1().Namespaces().Get(ctx, Namespace, meta.GetOptions{})
@@ -78,6 +86,27 @@ func checkTest(t *testing.T) {
 			t.Logf("helm test asked a replica that %s does not follow:\n%s", n.Name, out)
 		}
 	}
+}
+
+// checkFailedUninstall: an uninstall fails that a node does not answer, and names it. It may be repeated, which is up to the caller.
+func checkFailedUninstall(t *testing.T) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := bed.Cluster.Nodes[1]
+	_, err := bed.Kubectl(t.Context(), "cordon", n.Name) // the Job is for a node that lives
+	must(err)
+	must(n.KillKubelet(t.Context()))
+	if err := bed.Uninstall(t.Context()); err == nil || !strings.Contains(err.Error(), "missing "+n.Name+": not done after 20s; mend these nodes") {
+		t.Errorf("without a kubelet on %s: %v", n.Name, err)
+	}
+	must(n.StartKubelet())
+	_, err = bed.Kubectl(t.Context(), "uncordon", n.Name)
+	must(err)
 }
 
 // checkSysctls: agents in containers have set what they set on a host.
@@ -147,6 +176,28 @@ func unseen() map[string]string {
 func checkRights(t *testing.T) {
 	t.Helper()
 	useRights(t)
+	compareRights(t, grantedRights(t), func(account string) bool { return account != Uninstall })
+}
+
+// checkUninstallRights does so for the account that was there during the uninstall.
+func checkUninstallRights(t *testing.T) {
+	t.Helper()
+	objects, err := bed.Rendered(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := map[string]bool{}
+	for _, o := range objects {
+		if role, ok := o.(*rbac.Role); ok && role.Name == Uninstall {
+			grant(granted, role.Name, role.Rules)
+		}
+	}
+	compareRights(t, granted, func(account string) bool { return account == Uninstall })
+}
+
+// compareRights compares requests so far, by the accounts that are meant, with rights.
+func compareRights(t *testing.T, granted map[string]bool, meant func(account string) bool) {
+	t.Helper()
 	events, err := audit.Read(bed.Cluster.AuditLog())
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +205,7 @@ func checkRights(t *testing.T) {
 	used := map[string]bool{}
 	for _, e := range events {
 		account, ours := strings.CutPrefix(e.User.Username, "system:serviceaccount:"+Namespace+":")
-		if !ours || e.ObjectRef.Resource == "" {
+		if !ours || !meant(account) || e.ObjectRef.Resource == "" {
 			continue
 		}
 		if e.ResponseStatus.Code == 403 {
@@ -162,7 +213,6 @@ func checkRights(t *testing.T) {
 		}
 		used[right(account, e.Verb, e.ObjectRef.APIGroup, strings.TrimSuffix(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/"))] = true
 	}
-	granted := grantedRights(t)
 	for _, r := range slices.Sorted(maps.Keys(granted)) {
 		if _, excused := unseen()[r]; !used[r] && !excused {
 			t.Errorf("granted and not used: %s", r)

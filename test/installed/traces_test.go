@@ -38,6 +38,7 @@ func tracesOf(t *testing.T) map[string]string {
 			"routes":     `ip route show table all proto 70; ip -6 route show table all proto 70`,
 			"parameters": `cd /proc/sys/net && grep -r . ipv4/ip_forward ipv4/conf/all netfilter | grep -v -e conntrack_count`,
 			"rules":      `ip rule; ip -6 rule`,
+			"state":      `find /var/lib/fairlead -mindepth 1 2>/dev/null | sort`,
 		} {
 			traces[what+" of "+n.Name] = onNode(t, n, command)
 		}
@@ -54,6 +55,19 @@ func tracesOf(t *testing.T) map[string]string {
 	}
 	traces["objects"] = objects
 	return traces
+}
+
+// objectsOf is what the namespace of an installation holds, as text.
+func objectsOf(t *testing.T) string {
+	t.Helper()
+	const kinds = "configmaps,controllerrevisions,daemonsets,deployments,endpoints,endpointslices,jobs,leases,poddisruptionbudgets,pods,replicasets,rolebindings,roles,secrets,serviceaccounts,services"
+	objects, err := bed.Kubectl(t.Context(), "--namespace", Namespace, "get", kinds, "-o", "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.DeleteFunc(strings.SplitAfter(objects, "\n"), func(line string) bool { return strings.HasPrefix(line, "Warning") })
+	slices.Sort(lines)
+	return strings.Join(lines, "")
 }
 
 func onNode(t *testing.T, n *cluster.Node, script string) string {

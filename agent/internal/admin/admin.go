@@ -54,6 +54,14 @@ func Listen(dir string) (net.Listener, error) {
 	return l, nil
 }
 
+// Forget removes the socket of an agent that is gone for good from its folder. None is no error.
+func Forget(dir string) error {
+	if err := os.Remove(filepath.Join(dir, Name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("forget socket: %w", err)
+	}
+	return nil
+}
+
 // Client asks the agent whose state directory is Dir.
 type Client struct{ Dir string }
 

@@ -127,6 +127,7 @@ capabilities:
 {{/* Containers that take what agents made out of a node's kernel, and wait. Call with (dict "root" $ "args" MORE-ARGUMENTS). */}}
 {{- define "fairlead.cleanup" -}}
 {{- $image := include "fairlead.image" (dict "root" .root "name" "fairlead-agent") -}}
+terminationGracePeriodSeconds: 0
 initContainers:
 - name: cleanup
   image: {{ $image }}
@@ -154,4 +155,45 @@ containers:
     allowPrivilegeEscalation: false
     readOnlyRootFilesystem: true
     capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Where and as whom the controllers' Pods run, and the one of an uninstall, which works for as long as they do. */}}
+{{- define "fairlead.controllerPod" -}}
+# Neither a Pod network nor cluster DNS nor a cluster IP works before the agents do, which need a controller first.
+hostNetwork: true
+dnsPolicy: Default
+enableServiceLinks: false
+{{- with .Values.controller.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+nodeSelector: {{- toYaml .Values.controller.nodeSelector | nindent 2 }}
+tolerations:
+- {key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}
+# A node may not get ready before its agent has met a controller. A kubelet that says so is alive, and so is the Pod.
+- {key: node.kubernetes.io/not-ready, operator: Exists}
+- {key: node.kubernetes.io/network-unavailable, operator: Exists, effect: NoSchedule}
+- {key: node.cloudprovider.kubernetes.io/uninitialized, operator: Exists, effect: NoSchedule}
+# A node that says nothing may be dead: another one takes over after a minute.
+- {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoSchedule}
+- {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
+{{- with .Values.controller.tolerations }}
+{{- toYaml . | nindent 0 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* Where the API client of such a Pod finds its server. */}}
+{{- define "fairlead.apiServerEnv" -}}
+{{- $api := include "fairlead.apiServer" . | fromJson -}}
+# In place of the cluster IP that the kubelet would put here.
+- {name: KUBERNETES_SERVICE_HOST, value: {{ $api.host | quote }}}
+- {name: KUBERNETES_SERVICE_PORT, value: {{ $api.port | quote }}}
 {{- end }}

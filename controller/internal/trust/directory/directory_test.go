@@ -136,7 +136,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 	a.leads = true
 	lease := func(name, holder string, renewed time.Time) {
 		l := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "fl", Name: name, Labels: map[string]string{labelReplica: "true"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fl", Name: name, Labels: map[string]string{LabelReplica: "true"}},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: ptr.To(metav1.NewMicroTime(renewed))},
 		}
 		if _, err := client.CoordinationV1().Leases("fl").Create(t.Context(), l, metav1.CreateOptions{}); err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// labelReplica is on the Leases of replicas that serve agents.
-	labelReplica = "fairlead.io/replica"
+	// LabelReplica is "true" on the Leases of replicas that serve agents.
+	LabelReplica = "fairlead.io/replica"
 	// replicaLives is how long a replica is listed that does not renew its Lease.
 	replicaLives = 30 * time.Second
 	// staleAfter is the age at which a Lease that is met for the first time is no longer believed, whatever the clocks.
@@ -47,7 +47,7 @@ func (k *Keeper) announce(ctx context.Context) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: k.leaseName(), Labels: map[string]string{labelReplica: "true"}}, Spec: spec,
+			ObjectMeta: metav1.ObjectMeta{Name: k.leaseName(), Labels: map[string]string{LabelReplica: "true"}}, Spec: spec,
 		}, metav1.CreateOptions{})
 	case err == nil:
 		lease.Spec = spec
@@ -72,7 +72,7 @@ func (k *Keeper) leave(ctx context.Context) {
 
 // list finds the replicas that live, and takes the Leases of those that do not away, if this one leads.
 func (k *Keeper) list(ctx context.Context) error {
-	list, err := k.cfg.Client.CoordinationV1().Leases(k.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labelReplica + "=true"})
+	list, err := k.cfg.Client.CoordinationV1().Leases(k.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelReplica + "=true"})
 	if err != nil {
 		return fmt.Errorf("list Leases of replicas in %s: %w", k.cfg.Namespace, err)
 	}
