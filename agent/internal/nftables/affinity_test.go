@@ -60,7 +60,7 @@ func affinity(t *testing.T, l *lab.Lab, f fwd.Family) {
 	}
 	defer servers.Close()
 	d := backendIn(t, l.Node, Defaults())
-	sync(t, d, everything(all))
+	synced(t, d, everything(all))
 	plan := trace.Plan(f)
 	var internal, balanced, nodePort netip.AddrPort
 	for _, p := range all.Ports() {
@@ -109,7 +109,7 @@ func affinity(t *testing.T, l *lab.Lab, f fwd.Family) {
 		t.Fatalf("%v is none of the endpoints", gone)
 	}
 	fewer := table(left...)
-	sync(t, d, to(t, all, fewer))
+	synced(t, d, to(t, all, fewer))
 	for n := byte(20); n < 40; n++ {
 		e := ask(n, internal)
 		if e == gone || got[n] != gone && e != got[n] {
@@ -119,7 +119,7 @@ func affinity(t *testing.T, l *lab.Lab, f fwd.Family) {
 			t.Errorf("client %d: does not stay at %v", n, e)
 		}
 	}
-	sync(t, d, to(t, fewer, all))
+	synced(t, d, to(t, fewer, all))
 	if err := d.Cleanup(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/fairlead/fairlead/agent/dataplane"
 )
@@ -24,8 +25,20 @@ type familyComparison struct {
 	found    []finding
 	// incomplete: there may be more than was found.
 	incomplete bool
-	// touched is what a Sync has written since.
-	touched map[objectID]bool
+	touched    *touched
+}
+
+// touched is what Syncs have written since an audit began. Safe for concurrent use.
+type touched struct {
+	mu  sync.Mutex // guards ids
+	ids map[objectID]bool
+}
+
+// has reports whether a finding may be of something that was written since.
+func (t *touched) has(d finding) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ids[d.objectID] || t.ids[objectID{name: d.name, chain: d.chain}]
 }
 
 // objectID is the identity of an element, or of a set or chain, which have no key.
@@ -51,7 +64,7 @@ func (b *Backend) Audit() dataplane.Audit {
 		if f.state == nil {
 			continue
 		}
-		f.touched = map[objectID]bool{}
+		f.touched = &touched{ids: map[objectID]bool{}}
 		c.families = append(c.families, &familyComparison{
 			language: f.language, kernel: b.reader, expected: f.state.snapshot(), touched: f.touched,
 		})
@@ -86,7 +99,8 @@ func (f *familyComparison) read(ctx context.Context) error {
 // enoughMissing is how many missing elements are told at most, since each is asked for one by one.
 const enoughMissing = 1000
 
-// confirm asks again for elements that the read may have left out because others were written meanwhile.
+// confirm asks again for elements that the read may have left out because others were written meanwhile. What Syncs have
+// taken away since is not asked for, or it would use up what may be told.
 func (f *familyComparison) confirm(ctx context.Context) error {
 	missing := 0
 	var failed error
@@ -94,6 +108,8 @@ func (f *familyComparison) confirm(ctx context.Context) error {
 		switch {
 		case d.key == "" || d.Problem != "missing" || failed != nil:
 			return false
+		case f.touched.has(d):
+			return true
 		case missing == enoughMissing:
 			f.incomplete = true
 			return true
@@ -115,7 +131,7 @@ func (c *comparison) Differences() []dataplane.Difference {
 	for _, f := range c.families {
 		incomplete = incomplete || f.incomplete
 		for _, d := range f.found {
-			if !f.touched[d.objectID] && !f.touched[objectID{name: d.name, chain: d.chain}] {
+			if !f.touched.has(d) {
 				ds = append(ds, d.Difference)
 			}
 		}
@@ -171,23 +187,25 @@ func (img *image) differences(l *language, snapshot *state) []finding {
 	return fs
 }
 
-// touch notes all that an edit writes. Elements that go with their set are left to the set.
-func (e *edit) touch(touched map[objectID]bool) {
+// note notes all that an edit writes. Elements that go with their set are left to the set.
+func (t *touched) note(e *edit) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, els := range [][]Element{e.add, e.replace, e.remove} {
 		for _, el := range els {
-			touched[objectID{name: el.Set, key: el.Key}] = true
+			t.ids[objectID{name: el.Set, key: el.Key}] = true
 		}
 	}
 	for _, s := range e.addSets {
-		touched[objectID{name: s.Name}] = true
+		t.ids[objectID{name: s.Name}] = true
 	}
 	for _, name := range e.dropSets {
-		touched[objectID{name: name}] = true
+		t.ids[objectID{name: name}] = true
 	}
 	for _, c := range e.addChains {
-		touched[objectID{chain: true, name: c.Name}] = true
+		t.ids[objectID{chain: true, name: c.Name}] = true
 	}
 	for _, name := range e.dropChains {
-		touched[objectID{chain: true, name: name}] = true
+		t.ids[objectID{chain: true, name: name}] = true
 	}
 }

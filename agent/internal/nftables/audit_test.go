@@ -196,7 +196,7 @@ func foreignElements(verb string, count, round int) string {
 func TestLostNotifications(t *testing.T) {
 	n := newNode(t)
 	d := backendIn(t, n.Namespace, Defaults())
-	sync(t, d, everything(parseTable(t, oneService)))
+	synced(t, d, everything(parseTable(t, oneService)))
 	if err := n.nft(foreignRules)(); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestAuditBesideWrites(t *testing.T) {
 	d := backendIn(t, n.Namespace, Defaults())
 	const services = 3000
 	table := scaled(t, services, 2)
-	sync(t, d, everything(table))
+	synced(t, d, everything(table))
 	writes, extra := 0, map[int]bool{}
 	audit := func() (ds []dataplane.Difference, beside bool) {
 		t.Helper()
@@ -274,7 +274,7 @@ func TestAuditBesideWrites(t *testing.T) {
 			if extra[i] = !extra[i]; extra[i] {
 				next, touched = changed(t, table, nil, []fwd.Row{row})
 			}
-			sync(t, d, step{table, next, dataplane.Delta{Changed: touched}})
+			synced(t, d, step{table, next, dataplane.Delta{Changed: touched}})
 			table, beside = next, true
 			writes++
 		}

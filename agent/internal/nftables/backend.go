@@ -32,7 +32,7 @@ type family struct {
 	// state is nil until a Sync has succeeded and after one has failed; only a Sync of everything helps then.
 	state *state
 	// touched are the objects that were written since the audit on its way began; nil where there is none.
-	touched map[objectID]bool
+	touched *touched
 }
 
 // New opens the kernel of the calling thread's network namespace and looks whether it has all that is needed. It changes
@@ -180,7 +180,7 @@ func (f *family) apply(e *edit, report *dataplane.Report) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	if f.touched != nil {
-		e.touch(f.touched)
+		f.touched.note(e)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func flips(t *testing.T, l *lab.Lab, f fwd.Family) {
 	}
 	defer servers.Close()
 	d := backendIn(t, l.Node, Defaults())
-	sync(t, d, everything(fl.table(t, 1)))
+	synced(t, d, everything(fl.table(t, 1)))
 	fl.allowed.Store(1)
 
 	end := time.Now().Add(flipTime)
@@ -145,7 +145,7 @@ func (fl *flipping) flip(t *testing.T, d *Backend, on func() bool) int {
 		}
 		fl.allowed.Or(next)
 		fl.epoch.Add(1)
-		sync(t, d, to(t, fl.table(t, members), fl.table(t, next)))
+		synced(t, d, to(t, fl.table(t, members), fl.table(t, next)))
 		fl.epoch.Add(1)
 		fl.allowed.Store(next)
 		members = next

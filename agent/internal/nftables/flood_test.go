@@ -51,7 +51,7 @@ func newFlood(t *testing.T, l *lab.Lab, f fwd.Family) *flood {
 	t.Helper()
 	fl := &flood{flipping: newFlipping(t, f), lab: l, source: netip.MustParseAddr(trace.InFamily("198.18.0.0", f))}
 	fl.backend = backendIn(t, l.Node, Defaults())
-	sync(t, fl.backend, everything(fl.table(t, 1)))
+	synced(t, fl.backend, everything(fl.table(t, 1)))
 	fl.allowed.Store(1)
 	for i := range fl.candidates {
 		var conn net.PacketConn

@@ -50,8 +50,8 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := parseTable(t, oneService)
-	sync(t, d, everything(table))
-	sync(t, d, to(t, table, parseTable(t, oneService+"  common 10.244.1.6:8080\n")))
+	synced(t, d, everything(table))
+	synced(t, d, to(t, table, parseTable(t, oneService+"  common 10.244.1.6:8080\n")))
 	if err := n.nft(foreignRules)(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,8 @@ func TestAuditIsCheap(t *testing.T) {
 	n := newNode(t)
 	d := backendIn(t, n.Namespace, Defaults())
 	table := parseTable(t, oneService)
-	sync(t, d, everything(table))
-	sync(t, d, to(t, table, parseTable(t, oneService+"  common 10.244.1.6:8080\n")))
+	synced(t, d, everything(table))
+	synced(t, d, to(t, table, parseTable(t, oneService+"  common 10.244.1.6:8080\n")))
 	if !d.generation.unchanged() {
 		t.Error("after own changes, an audit reads everything")
 	}
@@ -193,7 +193,7 @@ func TestLongList(t *testing.T) {
 	n := newNode(t)
 	d := backendIn(t, n.Namespace, Defaults())
 	whole := scaled(t, 1, maxSlots)
-	if r := sync(t, d, everything(whole)); len(r.Notices) > 0 {
+	if r := synced(t, d, everything(whole)); len(r.Notices) > 0 {
 		t.Errorf("all endpoints fit: %v", r.Notices)
 	}
 	if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) > 0 {
@@ -204,17 +204,17 @@ func TestLongList(t *testing.T) {
 		more = append(more, fwd.EncodeBackend(scaledPort(0).ID(), fwd.Backend{Addr: backendAddr(maxSlots + i)}))
 	}
 	longer, touched := changed(t, whole, nil, more)
-	told := sync(t, d, step{whole, longer, dataplane.Delta{Changed: touched}}).Notices
+	told := synced(t, d, step{whole, longer, dataplane.Delta{Changed: touched}}).Notices
 	if len(told) != 1 || told[0].Name != "service-0" || told[0].Reason != reasonTooManyEndpoints || !strings.Contains(told[0].Message, "3 endpoints") {
 		t.Errorf("three endpoints too many: %+v", told)
 	}
-	if again := sync(t, d, everything(longer)).Notices; !slices.Equal(again, told) {
+	if again := synced(t, d, everything(longer)).Notices; !slices.Equal(again, told) {
 		t.Errorf("at a start: %+v, want %+v", again, told)
 	}
 	if ds, err := dataplane.Compare(t.Context(), d); err != nil || len(ds) > 0 {
 		t.Errorf("audit: %v, error %v", ds, err)
 	}
-	if r := sync(t, d, to(t, longer, whole)); len(r.Notices) > 0 {
+	if r := synced(t, d, to(t, longer, whole)); len(r.Notices) > 0 {
 		t.Errorf("all endpoints fit again: %v", r.Notices)
 	}
 }
@@ -267,13 +267,13 @@ func TestTwoClaims(t *testing.T) {
 	n := newNode(t)
 	d := backendIn(t, n.Namespace, Defaults())
 	table := parseTable(t, second)
-	sync(t, d, everything(table))
+	synced(t, d, everything(table))
 	for _, text := range []string{first + second, first, first + second, second} {
 		s := to(t, table, parseTable(t, text))
-		sync(t, d, s)
+		synced(t, d, s)
 		table = s.now
 		fresh := newNode(t)
-		sync(t, backendIn(t, fresh.Namespace, Defaults()), everything(table))
+		synced(t, backendIn(t, fresh.Namespace, Defaults()), everything(table))
 		if got, want := n.dump(t), fresh.dump(t); got != want {
 			t.Fatalf("after a step to:\n%s\ngot:\n%s\nwant:\n%s", text, got, want)
 		}
@@ -289,7 +289,7 @@ func TestListsCleanly(t *testing.T) {
 	d := backendIn(t, n.Namespace, c)
 	var all strings.Builder
 	for _, file := range loadTraces(t) {
-		sync(t, d, everything(file.Table))
+		synced(t, d, everything(file.Table))
 		listed := n.dump(t)
 		all.WriteString(listed)
 		client := map[fwd.Family]string{fwd.IPv4: "ip fairlead %s { 198.51.100.7 timeout 60s : 10.244.1.5 . 8080 }", fwd.IPv6: "ip6 fairlead %s { fd00::7 timeout 60s : fd00::5 . 8080 }"}[file.Family]

@@ -54,7 +54,7 @@ func sendAll(t *testing.T, l *lab.Lab, file trace.File) {
 	}
 	defer servers.Close()
 	d := l.Node.Inside(backendIn(t, l.Node, configFor(file.Options)))
-	sync(t, d, everything(file.Table))
+	synced(t, d, everything(file.Table))
 	var wg stdsync.WaitGroup
 	for _, c := range file.Cases {
 		if c.Protocol == fwd.SCTP && !lab.HasSCTP() {
@@ -100,7 +100,7 @@ type step struct {
 // everything is a step to a table from an unknown state of the kernel.
 func everything(now *fwd.Table) step { return step{&fwd.Table{}, now, dataplane.Delta{All: true}} }
 
-func sync(t *testing.T, d dataplane.Interface, s step) dataplane.Report {
+func synced(t *testing.T, d dataplane.Interface, s step) dataplane.Report {
 	t.Helper()
 	r, err := d.Sync(context.Background(), s.before, s.now, s.delta)
 	if err != nil {
