@@ -2,8 +2,6 @@ module github.com/fairlead/fairlead/agent
 
 go 1.26.0
 
-toolchain go1.26.11
-
 require (
 	github.com/coreos/go-iptables v0.8.0
 	github.com/fairlead/fairlead/proto v0.0.0

@@ -2,8 +2,6 @@ module github.com/fairlead/fairlead/controller
 
 go 1.26.0
 
-toolchain go1.26.11
-
 require (
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/fairlead/fairlead/proto v0.0.0

@@ -2,8 +2,6 @@ module github.com/fairlead/fairlead/proto
 
 go 1.26.0
 
-toolchain go1.26.11
-
 require (
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12

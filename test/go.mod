@@ -2,8 +2,6 @@ module github.com/fairlead/fairlead/test
 
 go 1.26.0
 
-toolchain go1.26.11
-
 require (
 	github.com/fairlead/fairlead/proto v0.0.0
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
