@@ -1,9 +1,13 @@
 package scenario
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -174,12 +178,19 @@ func (b *bed) setReady(t *testing.T, node string, ready bool) {
 	}
 }
 
-// settled waits until the agent has programmed its first table, and returns the rules: those of the Service that the API
-// server makes for itself, and of no other.
+// settled waits until the agent has programmed its first table, in both families, and returns the rules: those of the
+// Service that the API server makes for itself, and of no other.
 func (m *machine) settled(t *testing.T) []string {
 	t.Helper()
 	var rules []string
 	eventually(t, "first rules of "+m.name(), func() error {
+		log, err := os.ReadFile(filepath.Join(m.dir, "agent.log"))
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(log, []byte(`msg="kernel programmed"`)) {
+			return errors.New("nothing is programmed")
+		}
 		now := m.rules(t)
 		same := slices.Equal(now, rules)
 		rules = now
