@@ -135,9 +135,10 @@ soak: packages build binaries ## run what takes longer than make test may: repea
 
 .PHONY: bench
 bench: packages build binaries ## measure the agent beside kube-proxy, and the fan-out, into docs/benchmarks.md (PART=agent, ipvs or fanout: that part; QUICK=1: one small round, to look at)
-	$(if $(filter-out ipvs fanout,$(or $(PART),agent)),$(GO) run ./test/bench/cmd/bench $(if $(QUICK),--quick --modes=tables,--part=agent))
-	$(if $(filter-out agent fanout,$(or $(PART),ipvs)),$(GO) run ./test/bench/cmd/bench $(if $(QUICK),--quick --modes=IPVS,--part=ipvs))
-	$(if $(filter-out agent ipvs,$(or $(PART),fanout)),$(GO) run ./test/scale/cmd/fanout $(if $(QUICK),--quick))
+	$(if $(filter-out agent ipvs fanout,$(PART)),$(error PART=$(PART): give agent, ipvs or fanout))
+	$(if $(filter agent,$(or $(PART),agent)),$(GO) run ./test/bench/cmd/bench $(if $(QUICK),--quick --modes=tables,--part=agent))
+	$(if $(filter ipvs,$(or $(PART),ipvs)),$(GO) run ./test/bench/cmd/bench $(if $(QUICK),--quick --modes=IPVS,--part=ipvs))
+	$(if $(filter fanout,$(or $(PART),fanout)),$(GO) run ./test/scale/cmd/fanout $(if $(QUICK),--quick))
 
 .PHONY: images
 images: ## build the two container images with buildah, docker or podman (ENGINE=, TAG=, GOLANG=, AGENT_BASE=, CONTROLLER_BASE=)

@@ -59,6 +59,21 @@ func newClients(cfg Config, logger *slog.Logger) (*clients, error) {
 	return c, nil
 }
 
+// client is for a command that asks a few things and ends.
+func (c Command) client(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := restConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent, config.Timeout = "fairlead-controller/"+c.Version, 30*time.Second
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return client, nil
+}
+
 // restConfig finds the API server as kubectl does, and inside a Pod by its ServiceAccount.
 func restConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
 	"github.com/fairlead/fairlead/controller/internal/trust/directory"
 )
 
@@ -54,15 +51,9 @@ func (c Command) owns(ctx context.Context, command string, args []string) error 
 			return fmt.Errorf("rollback: %w", err)
 		}
 	}
-	config, err := restConfig(cfg.Kubeconfig)
+	client, err := c.client(cfg.Kubeconfig)
 	if err != nil {
 		return err
-	}
-	config.UserAgent, config.Timeout = "fairlead-controller/"+c.Version, 30*time.Second
-	config.WarningHandler = rest.NoWarnings{}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("%s: %w", command, err)
 	}
 	if err := directory.Give(ctx, client, cfg.LeaseNamespace, orders); err != nil {
 		return fmt.Errorf("%s: %w", command, err)

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 const removeUsage = `Takes Fairlead out of a running cluster, as far as helm cannot: has the agents of all nodes remove what they made and waits
@@ -45,15 +42,9 @@ func (c Command) remove(ctx context.Context, args []string) error {
 	case *timeout <= 0:
 		return fmt.Errorf("remove: --timeout %v: want more than 0", *timeout)
 	}
-	config, err := restConfig(cfg.Kubeconfig)
+	client, err := c.client(cfg.Kubeconfig)
 	if err != nil {
 		return err
-	}
-	config.UserAgent, config.Timeout = "fairlead-controller/"+c.Version, 30*time.Second
-	config.WarningHandler = rest.NoWarnings{}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("remove: %w", err)
 	}
 	r := removal{
 		client: client, namespace: cfg.LeaseNamespace, lease: cfg.LeaseName, patch: []byte(*patch), lookAgain: time.Second,

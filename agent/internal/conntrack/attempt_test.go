@@ -28,7 +28,7 @@ func TestAttemptBeforeRules(t *testing.T) {
 			newNamespace(t)
 			vip, other, endpoint := netip.MustParseAddrPort(c.vip), netip.MustParseAddrPort(c.other), netip.MustParseAddrPort(c.endpoint)
 			addToLoopback(t, endpoint.Addr())
-			serveEach(t, endpoint)
+			serveTCP(t, endpoint)
 			nowhere := addNowhere(t)
 			for _, v := range []netip.AddrPort{vip, other} {
 				if err := netlink.RouteAdd(&netlink.Route{LinkIndex: nowhere, Dst: single(v.Addr())}); err != nil {
@@ -169,31 +169,4 @@ func awaitAttempt(t *testing.T, to netip.AddrPort) {
 			t.Fatalf("the kernel does not track the attempt to %v: %v", to, flows)
 		}
 	}
-}
-
-// serveEach answers every connection with its own address.
-func serveEach(t *testing.T, at netip.AddrPort) {
-	t.Helper()
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				for b := make([]byte, 64); ; {
-					if _, err := conn.Read(b); err != nil {
-						return
-					}
-					_, _ = conn.Write([]byte(at.String()))
-				}
-			}()
-		}
-	}()
 }

@@ -201,6 +201,7 @@ func serveUDP(t *testing.T, at netip.AddrPort) {
 	}()
 }
 
+// serveTCP answers every connection with its own address.
 func serveTCP(t *testing.T, at netip.AddrPort) {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
@@ -209,15 +210,20 @@ func serveTCP(t *testing.T, at netip.AddrPort) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		for b := make([]byte, 64); ; {
-			if _, err := conn.Read(b); err != nil {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
 				return
 			}
-			_, _ = conn.Write([]byte(at.String()))
+			go func() {
+				defer conn.Close()
+				for b := make([]byte, 64); ; {
+					if _, err := conn.Read(b); err != nil {
+						return
+					}
+					_, _ = conn.Write([]byte(at.String()))
+				}
+			}()
 		}
 	}()
 }

@@ -2,8 +2,8 @@
 // watchers.
 //
 // Input are bin/fairlead-controller (make build), the API server and etcd of the cache folder (make binaries) and the
-// flags; output are tables in Markdown: of a full run behind what docs/benchmarks.md holds already, else on the standard
-// output, with progress on the standard error. Package measure measures, package report judges and writes.
+// flags; output are tables in Markdown: of a full run a part of docs/benchmarks.md, else on the standard output, with progress
+// on the standard error. Package measure measures, package report judges and writes.
 package main
 
 import (
