@@ -137,10 +137,27 @@ func (s trial) run(t *testing.T) {
 		for _, c := range open[servers[1]] {
 			c.Abort()
 		}
+		// The kernel handles what is sent between namespaces at once, or a little later (ksoftirqd), and the scheduler must not choose before.
+		until(t, servers[1]+" is idle", func() bool { return s.active(t) == "0" })
 		if first, second := connect("10.244.1.9"), connect("10.244.1.9"); first != servers[1] || second != servers[1] {
 			t.Errorf("with %s idle, connections went to %s and %s", servers[1], first, second)
 		}
 	}
+}
+
+// active is the number of established connections that the kernel counts at the second server.
+func (s trial) active(t *testing.T) string {
+	t.Helper()
+	var protocol, at string
+	for line := range strings.Lines(s.node.must(t, "ipvsadm -Ln")) {
+		switch w := strings.Fields(line); {
+		case w[0] != "->":
+			protocol, at = w[0], w[1]
+		case protocol == s.protocol.String() && at == s.at && w[1] == s.servers[1]:
+			return w[4]
+		}
+	}
+	return ""
 }
 
 // others connects clients that are not the first one.
