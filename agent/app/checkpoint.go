@@ -43,10 +43,10 @@ func (a agent) openCheckpoints(taken *outlet) *checkpoints {
 		log.Warn("a reboot cannot be told from a restart", slog.Any("error", err))
 	}
 	c.keeper = checkpoint.NewKeeper(checkpoint.Config{
-		Dir: a.cfg.StateDir, Node: a.cfg.NodeName, BootID: boot, Interval: checkpointInterval,
+		Dir: a.cfg.StateDir, Node: a.cfg.NodeName, BootID: boot, CAFile: a.cfg.Trust.APIServerCAFile, Interval: checkpointInterval,
 		Metrics: checkpoint.NewMetrics(a.metrics.registry), Logger: log,
 	})
-	found, touched, err := checkpoint.Load(a.cfg.StateDir, a.cfg.NodeName)
+	found, touched, err := checkpoint.Load(a.cfg.StateDir, checkpoint.Owner{Node: a.cfg.NodeName, Cluster: checkpoint.ReadCluster(a.cfg.Trust.APIServerCAFile)})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return c

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent/internal/checkpoint"
 	"github.com/fairlead/fairlead/agent/internal/statedir"
+	"github.com/fairlead/fairlead/agent/internal/testca"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
@@ -70,7 +72,7 @@ func TestStartWithoutController(t *testing.T) {
 	for _, rebooted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rebooted %v", rebooted), func(t *testing.T) {
 			cfg, d, want := leave(t, localTable), &tables{}, localTable
-			saved, _, err := checkpoint.Load(cfg.StateDir, "n1")
+			saved, _, err := checkpoint.Load(cfg.StateDir, checkpoint.Owner{Node: "n1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +91,7 @@ func TestStartWithoutController(t *testing.T) {
 			a := startAgent(t, cfg)
 			d.holds(t, want)
 			eventually(t, 10*time.Second, "healthy", func() bool { code, _ := get(t, a.Healthz, "/healthz"); return code == 200 })
-			if again, _, err := checkpoint.Load(cfg.StateDir, "n1"); err != nil || again.BootID != saved.BootID || again.Table.Digest() != saved.Table.Digest() {
+			if again, _, err := checkpoint.Load(cfg.StateDir, checkpoint.Owner{Node: "n1"}); err != nil || again.BootID != saved.BootID || again.Table.Digest() != saved.Table.Digest() {
 				t.Errorf("the table on disk has become %+v, %v", again, err)
 			}
 			c := newControllerAt(t, cfg.Controllers[0])
@@ -102,7 +104,7 @@ func TestStartWithoutController(t *testing.T) {
 			if err := a.stop(); err != nil {
 				t.Error(err)
 			}
-			if again, _, err := checkpoint.Load(cfg.StateDir, "n1"); err != nil || again.BootID == "of an earlier boot" {
+			if again, _, err := checkpoint.Load(cfg.StateDir, checkpoint.Owner{Node: "n1"}); err != nil || again.BootID == "of an earlier boot" {
 				t.Errorf("what a controller confirmed is not on disk: %+v, %v", again, err)
 			}
 		})
@@ -137,14 +139,24 @@ func TestBadCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var another bytes.Buffer
+	if err := (checkpoint.Checkpoint{Node: "n1", Cluster: "0123", Table: &fwd.Table{}}).Encode(&another); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Trust.APIServerCAFile = filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(cfg.Trust.APIServerCAFile, []byte(testca.New(t).PEM()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster := checkpoint.ReadCluster(cfg.Trust.APIServerCAFile)
 	for name, c := range map[string]struct {
 		node, want string
 		content    []byte
 	}{
-		"corrupt": {"n1", "is damaged: the checksum differs", append([]byte(nil), append(good[:len(good)-1:len(good)-1], good[len(good)-1]^1)...)},
-		"foreign": {"n2", `is of node \"n1\", and this is \"n2\"`, good},
-		"future":  {"n1", `has format \"2\": this version has format 1 alone`, []byte("fairlead checkpoint 2\nwhatever")},
-		"older":   {"n1", `has format \"0\": this version has format 1 alone`, []byte("fairlead checkpoint 0\nwhatever")},
+		"another cluster": {"n1", "is of another cluster", another.Bytes()},
+		"corrupt":         {"n1", "is damaged: the checksum differs", append([]byte(nil), append(good[:len(good)-1:len(good)-1], good[len(good)-1]^1)...)},
+		"foreign":         {"n2", `is of node \"n1\", and this is \"n2\"`, good},
+		"future":          {"n1", `has format \"2\": this version has format 1 alone`, []byte("fairlead checkpoint 2\nwhatever")},
+		"older":           {"n1", `has format \"0\": this version has format 1 alone`, []byte("fairlead checkpoint 0\nwhatever")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctl, d, cfg := newController(t), &tables{}, cfg
@@ -167,7 +179,7 @@ func TestBadCheckpoint(t *testing.T) {
 			if err := a.stop(); err != nil {
 				t.Error(err)
 			}
-			if got, _, err := checkpoint.Load(cfg.StateDir, c.node); err != nil || got.Revision != 1 {
+			if got, _, err := checkpoint.Load(cfg.StateDir, checkpoint.Owner{Node: c.node}); err != nil || got.Revision != 1 || got.Cluster != cluster {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})

@@ -20,6 +20,8 @@ import (
 type Checkpoint struct {
 	// Node is whose table it is, BootID the kernel's boot (boot_id of proc(5)) that it was held in; "" is not known.
 	Node, BootID string
+	// Cluster is what ReadCluster tells; "" is not known.
+	Cluster string
 	// Written is by the node's clock, for people.
 	Written time.Time
 	// Epoch and Revision as in fairlead.v1.Held.
@@ -43,6 +45,7 @@ const (
 type header struct {
 	Node     string    `json:"node"`
 	BootID   string    `json:"bootID"`
+	Cluster  string    `json:"cluster,omitempty"`
 	Written  time.Time `json:"written"`
 	Epoch    uint64    `json:"epoch"`
 	Revision uint64    `json:"revision"`
@@ -52,7 +55,7 @@ type header struct {
 func (c Checkpoint) Encode(w io.Writer) error {
 	sum := sha256.New()
 	out := io.MultiWriter(w, sum)
-	head, err := json.Marshal(header{Node: c.Node, BootID: c.BootID, Written: c.Written, Epoch: c.Epoch, Revision: c.Revision})
+	head, err := json.Marshal(header{Node: c.Node, BootID: c.BootID, Cluster: c.Cluster, Written: c.Written, Epoch: c.Epoch, Revision: c.Revision})
 	if err != nil {
 		return fmt.Errorf("encode header: %w", err)
 	}
@@ -149,8 +152,9 @@ func decodeBody(body []byte) (c Checkpoint, touched fwd.Changed, err error) {
 	if err != nil {
 		return c, touched, fmt.Errorf("rows: %w", err)
 	}
-	c = Checkpoint{Node: head.Node, BootID: head.BootID, Written: head.Written, Epoch: head.Epoch, Revision: head.Revision, Table: table}
-	return c, touched, nil
+	return Checkpoint{
+		Node: head.Node, BootID: head.BootID, Cluster: head.Cluster, Written: head.Written, Epoch: head.Epoch, Revision: head.Revision, Table: table,
+	}, touched, nil
 }
 
 func decodeRows(messages []byte) (fwd.Change, error) {

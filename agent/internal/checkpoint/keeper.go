@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,16 +23,23 @@ const (
 	maxBytes = 1 << 30
 )
 
+// Owner is whose checkpoint a file has to be: Node and Cluster as in Checkpoint.
+type Owner struct{ Node, Cluster string }
+
 // Load reads the checkpoint in a folder. The error wraps os.ErrNotExist where there is none; every other one is a line that
 // says why the file cannot be used.
-func Load(dir, node string) (c Checkpoint, touched fwd.Changed, err error) {
+func Load(dir string, by Owner) (c Checkpoint, touched fwd.Changed, err error) {
 	content, err := statedir.Read(dir, fileName, maxBytes)
 	if err != nil {
 		return Checkpoint{}, fwd.Changed{}, fmt.Errorf("load checkpoint: %w", err)
 	}
 	c, touched, err = Decode(content)
-	if err == nil && c.Node != node {
-		err = fmt.Errorf("is of node %q, and this is %q", c.Node, node)
+	switch {
+	case err != nil:
+	case c.Node != by.Node:
+		err = fmt.Errorf("is of node %q, and this is %q", c.Node, by.Node)
+	case !sameCluster(c.Cluster, by.Cluster):
+		err = errors.New("is of another cluster: no certificate signs its API servers that signs this one's")
 	}
 	if err != nil {
 		return Checkpoint{}, fwd.Changed{}, fmt.Errorf("load checkpoint: %s/%s %w", dir, fileName, err)
@@ -56,12 +64,14 @@ func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// Config of a Keeper. All fields are required but BootID.
+// Config of a Keeper. All fields are required but BootID and CAFile.
 type Config struct {
 	// Dir is the state folder.
 	Dir string
 	// Node and BootID as in Checkpoint.
 	Node, BootID string
+	// CAFile holds the certificates that sign the cluster's API servers. It is read at each write: they are rotated.
+	CAFile string
 	// Interval is the shortest time between two writes. What comes after a longer quiet is written at once.
 	Interval time.Duration
 	Metrics  *Metrics
@@ -125,7 +135,7 @@ func (k *Keeper) save() error {
 	if c.Table == nil {
 		return nil
 	}
-	c.Written = time.Now().UTC().Truncate(time.Second)
+	c.Written, c.Cluster = time.Now().UTC().Truncate(time.Second), ReadCluster(k.cfg.CAFile)
 	err := statedir.Write(k.cfg.Dir, fileName, func(w io.Writer) error { return c.Encode(w) })
 	k.settle(c, err)
 	if err != nil {

@@ -36,7 +36,7 @@ func startKeeper(t *testing.T, dir string) (k *Keeper, log *strings.Builder, sto
 // onDisk is the revision that a start would find.
 func onDisk(t *testing.T, dir string) uint64 {
 	t.Helper()
-	c, _, err := Load(dir, "n1")
+	c, _, err := Load(dir, Owner{Node: "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestKeeper(t *testing.T) {
 		synctest.Wait()
 		k.Held(8, 10, some[3])
 		stop()
-		c, _, err := Load(dir, "n1")
+		c, _, err := Load(dir, Owner{Node: "n1"})
 		if err != nil || c.Epoch != 8 || c.Revision != 10 || c.Table.Digest() != some[3].Digest() || c.BootID != "b1" || c.Written.IsZero() {
 			t.Errorf("%+v, %v", c, err)
 		}
@@ -126,20 +126,20 @@ func TestNoRoom(t *testing.T) {
 // TestLoad: no file is told from a bad one, and another node's is refused.
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := Load(dir, "n1"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := Load(dir, Owner{Node: "n1"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	path := filepath.Join(dir, fileName)
 	if err := os.WriteFile(path, encode(t, Checkpoint{Node: "n2", Table: parse(t, someTable)}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Load(dir, "n1"); err == nil || err.Error() != `load checkpoint: `+path+` is of node "n2", and this is "n1"` {
+	if _, _, err := Load(dir, Owner{Node: "n1"}); err == nil || err.Error() != `load checkpoint: `+path+` is of node "n2", and this is "n1"` {
 		t.Errorf("foreign: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("fairlead checkpoint 9\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Load(dir, "n1"); err == nil || !strings.HasPrefix(err.Error(), "load checkpoint: "+path+` has format "9"`) {
+	if _, _, err := Load(dir, Owner{Node: "n1"}); err == nil || !strings.HasPrefix(err.Error(), "load checkpoint: "+path+` has format "9"`) {
 		t.Errorf("future: %v", err)
 	}
 }
