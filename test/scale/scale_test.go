@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/fairlead/fairlead/proto/fwd"
 	"github.com/fairlead/fairlead/test/scale/stage"
 	"github.com/fairlead/fairlead/test/scale/swarm"
@@ -31,13 +33,15 @@ const (
 	pods     = 4
 	// clock is a Service whose port only grows, steady one that keeps all its Pods.
 	clock = "clock"
+	// others are Services without Pods, so that tables are large enough for comparing them by buckets to be worth it.
+	others = 300
 )
 
 // quick are the flags of controllers that find out soon what happened.
 var quick = []string{"--heartbeat-interval", "1s", "--lease-duration", "3s", "--lease-renew", "2s", "--lease-retry", "200ms", "--directory-period", "500ms"}
 
 // TestFanOut: 50 agents on two replicas, under churn: a kill -9 of each, agents that stop reading, a partition in which
-// packets vanish. No table goes back in time, none loses the Service that nobody touches, and at the end each is the one
+// packets vanish, and a kill of both at once, after which no replica knows the tables that agents hold. No table goes back in time, none loses the Service that nobody touches, and at the end each is the one
 // that is computed apart from all that, from the API server's objects.
 func TestFanOut(t *testing.T) {
 	b := newBed(t)
@@ -77,6 +81,17 @@ func TestFanOut(t *testing.T) {
 		t.Errorf("%d streams after the partition, %d before", now, lost)
 	}
 
+	asked := b.state(t, near).Questions
+	for _, port := range []uint16{7443, 7463} {
+		b.controllers[port].Kill()
+	}
+	b.controller(t, 7443)
+	b.controller(t, 7463)
+	b.current(t, near, stalling, far)
+	if now := b.state(t, near).Questions; now == asked {
+		t.Error("no agent was asked for the buckets of its table")
+	}
+
 	churn()
 	b.verify(t, near, stalling, far)
 }
@@ -95,6 +110,13 @@ func newBed(t *testing.T) *bed {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	if err := s.MakeService(t.Context(), clock, "nobody"); err != nil {
+		t.Fatal(err)
+	}
+	var group errgroup.Group
+	for i := range others {
+		group.Go(func() error { return s.MakeService(t.Context(), fmt.Sprintf("other-%03d", i), "nobody") })
+	}
+	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	return &bed{Stage: s, controllers: map[uint16]*stage.Controller{}}

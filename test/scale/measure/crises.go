@@ -2,7 +2,6 @@ package measure
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -68,11 +67,19 @@ func (r *run) kill(ctx context.Context, c *stage.Controller, then func() error) 
 // floodWriters is how many writes are under way at once in a flood.
 const floodWriters = 16
 
-// flood changes Pods as fast as the API server takes it, before there are agents.
-func (r *run) flood(ctx context.Context) error {
-	if r.figures.Agents != r.plan.Agents[0] { // it does not depend on their number
+// floodOnce is the flood beside the fewest agents: it does not depend on their number.
+func (r *run) floodOnce(ctx context.Context) error {
+	if r.figures.Agents != r.plan.Agents[0] {
 		return nil
 	}
+	if err := r.flood(ctx); err != nil {
+		return err
+	}
+	return r.allReady(ctx)
+}
+
+// flood changes Pods as fast as the API server takes it, before there are agents.
+func (r *run) flood(ctx context.Context) error {
 	published, err := r.first.Metric(ctx, "fairlead_publish_syncs_total")
 	if err != nil {
 		return err
@@ -117,7 +124,7 @@ func (r *run) flood(ctx context.Context) error {
 		Changes: changes / took, Published: (after - published) / took,
 		Leader: over(leaderAfter-leader, 0, changes), Follower: over(followerAfter-follower, 0, changes),
 	}
-	return errors.Join(err, r.allReady(ctx))
+	return err
 }
 
 // allReady makes every Pod ready again: a writer may have ended between the two halves of a flip.

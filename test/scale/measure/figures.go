@@ -15,6 +15,8 @@ type Plan struct {
 	Watchers int
 	// Services and Pods (of each Service) exist; a batch moves a Service from Batch Pods to as many others.
 	Services, Pods, Batch int
+	// LargeServices are in the large cluster, with as many Pods each; 0 leaves it out.
+	LargeServices int
 	// Phase is how long Pods change at a rate.
 	Phase time.Duration
 	// Insecure leaves out TLS and tokens.
@@ -27,12 +29,12 @@ type Plan struct {
 
 // FullPlan is what the document shows, QuickPlan tries whether everything works.
 func FullPlan() Plan {
-	return Plan{Agents: []int{100, 1000, 5000}, Watchers: 1000, Services: 100, Pods: 10, Batch: 100, Phase: 20 * time.Second}
+	return Plan{Agents: []int{100, 1000, 5000}, Watchers: 1000, Services: 100, Pods: 10, Batch: 100, LargeServices: 10_000, Phase: 20 * time.Second}
 }
 
 // QuickPlan is a look, not a measurement.
 func QuickPlan() Plan {
-	return Plan{Agents: []int{100}, Watchers: 100, Services: 20, Pods: 5, Batch: 20, Phase: 5 * time.Second}
+	return Plan{Agents: []int{100}, Watchers: 100, Services: 20, Pods: 5, Batch: 20, LargeServices: 200, Phase: 5 * time.Second}
 }
 
 // Figures are those of one number of agents. Processor times are of one core; a change is one endpoint of one Service that

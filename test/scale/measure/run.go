@@ -24,20 +24,23 @@ const (
 	settle = 5 * time.Second
 )
 
-// Run measures each number of agents, on a new API server each.
-func Run(ctx context.Context, plan Plan) ([]Figures, error) {
-	var all []Figures
+// Run measures each number of agents, then the large cluster, on a new API server each. What was measured before an error
+// is returned with it.
+func Run(ctx context.Context, plan Plan) (all []Figures, large *Large, err error) {
 	for _, n := range plan.Agents {
 		f, err := measure(ctx, plan, n)
 		if err != nil && f.Warm.Took == 0 {
-			return all, fmt.Errorf("%d agents: %w", n, err)
+			return all, nil, fmt.Errorf("%d agents: %w", n, err)
 		}
 		all = append(all, f) // without kube-proxy's watchers if they are more than the machine carries
 		if err != nil {
-			return all, fmt.Errorf("%d agents: %w", n, err)
+			return all, nil, fmt.Errorf("%d agents: %w", n, err)
 		}
 	}
-	return all, nil
+	if plan.LargeServices > 0 {
+		large, err = measureLarge(ctx, plan)
+	}
+	return all, large, err
 }
 
 // run is one number of agents.
@@ -83,7 +86,7 @@ func measure(ctx context.Context, plan Plan, n int) (_ Figures, err error) {
 		do   func(context.Context) error
 	}{
 		{"controllers", r.start},
-		{"flood", r.flood},
+		{"flood", r.floodOnce},
 		{"connect", r.connect},
 		{"idle", r.idle},
 		{"changes one by one", r.lone},

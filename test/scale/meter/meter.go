@@ -68,18 +68,23 @@ func CPU(pid int) (time.Duration, error) {
 }
 
 // Resident is the memory of a process, in bytes.
-func Resident(pid int) (int64, error) {
+func Resident(pid int) (int64, error) { return memory(pid, "VmRSS:") }
+
+// Peak is the most that Resident ever was.
+func Peak(pid int) (int64, error) { return memory(pid, "VmHWM:") }
+
+func memory(pid int, field string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read memory: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == field {
 			n, err := strconv.ParseInt(f[1], 10, 64)
 			return n << 10, err
 		}
 	}
-	return 0, fmt.Errorf("read memory of %d: no VmRSS", pid)
+	return 0, fmt.Errorf("read memory of %d: no %s", pid, field)
 }
 
 // ReceivedFrom is how many bytes TCP has delivered to a process on its living connections to a port.

@@ -77,6 +77,34 @@ func peers() table {
 	}
 }
 
+// bulk is about one controller that holds a large cluster.
+func bulk(l *measure.Large) table {
+	t := table{
+		title: "A large cluster",
+		text: "*Published*: from the start of the first controller of a new cluster until all EndpointSlices and Endpoints are written. *Ready* and *first table*: from the start\n" +
+			"of a controller that finds them there until it lets agents in, and until the first agent holds the table, with the controller's processor time. Memory is resident,\n" +
+			"at rest. *Changes*: as many Pods' statuses as the API server takes, on the same cores; *on one core* is 1 / processor time, watch included, of the replica that also\n" +
+			"publishes, and of one that serves agents alone.",
+		head: []string{
+			"Services × endpoints", "published", "ready", "first table", "processor", "its bytes", "leader's memory", "replica's memory", "leader's peak",
+			"changes a second", "published a second", "on one core, leader", "replica",
+		},
+	}
+	if l == nil {
+		t.text = "Not measured in this run."
+		return t
+	}
+	t.rows = [][]string{{
+		fmt.Sprintf("%s × %d", number(l.Services), l.Pods), span(l.Published), span(l.Ready), span(l.Served), span(l.StartCPU), bytes(l.ServedBytes),
+		bytes(l.Memory), bytes(l.FollowerMemory), bytes(l.Peak), fmt.Sprintf("%.0f", l.Flood.Changes), fmt.Sprintf("%.0f", l.Flood.Published),
+		rate(l.Flood.Leader), rate(l.Flood.Follower),
+	}}
+	return t
+}
+
+// rate is how many a second there would be of what takes d each.
+func rate(d time.Duration) string { return fmt.Sprintf("%.0f", 1/max(d.Seconds(), 1e-9)) }
+
 func ratio(a, b time.Duration) string {
 	if b == 0 {
 		return sheet.None

@@ -232,6 +232,7 @@ func (a *agent) answer(stream grpc.BidiStreamingClient[fairleadv1.FollowRequest,
 	if err := stream.Send(&fairleadv1.FollowRequest{Message: &fairleadv1.FollowRequest_Answer{Answer: answer}}); err != nil {
 		return fmt.Errorf("send answer: %w", err)
 	}
+	a.swarm.questions.Add(1)
 	return nil
 }
 

@@ -28,8 +28,8 @@ type State struct {
 	Agents int
 	// Connected streams are welcomed and live; Current ones have had a revision, too.
 	Connected, Current int
-	// Streams were welcomed, Revisions applied.
-	Streams, Revisions int64
+	// Streams were welcomed, Questions answered, Revisions applied.
+	Streams, Questions, Revisions int64
 	// MessageBytes are of the Revision messages, without any framing; WireBytes what TCP delivered on the connections that
 	// live: the handshake, framing and heartbeats as well (tcp_info).
 	MessageBytes, WireBytes int64

@@ -29,8 +29,8 @@ type Swarm struct {
 	agents        []*agent
 	progress      progress
 
-	streams, revisions, messageBytes, lastCurrent atomic.Int64
-	backwards, emptied, refused                   atomic.Int64
+	streams, questions, revisions, messageBytes, lastCurrent atomic.Int64
+	backwards, emptied, refused                              atomic.Int64
 
 	mu       sync.Mutex // guards failures
 	failures map[string]int
@@ -121,7 +121,7 @@ func (s *Swarm) ended(err error) {
 
 func (s *Swarm) state() State {
 	st := State{
-		Agents: len(s.agents), Streams: s.streams.Load(), Revisions: s.revisions.Load(), MessageBytes: s.messageBytes.Load(),
+		Agents: len(s.agents), Streams: s.streams.Load(), Questions: s.questions.Load(), Revisions: s.revisions.Load(), MessageBytes: s.messageBytes.Load(),
 		LastCurrent: s.lastCurrent.Load(), Backwards: s.backwards.Load(), Emptied: s.emptied.Load(), Refused: s.refused.Load(),
 		Failures: map[string]int{}, Applied: s.progress.take(),
 	}

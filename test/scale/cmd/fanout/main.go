@@ -57,14 +57,14 @@ func run(ctx context.Context, args []string) error {
 	if err := h.Look(began); err != nil {
 		return err
 	}
-	figures, failed := measure.Run(ctx, plan)
+	figures, large, failed := measure.Run(ctx, plan)
 	if err := h.Done(time.Since(began)); err != nil {
 		return err
 	}
-	if failed != nil && len(figures) == 0 {
+	if failed != nil && len(figures) == 0 && large == nil {
 		return fmt.Errorf("measure: %w", failed)
 	}
-	section := report.Section(h, figures)
+	section := report.Section(h, figures, large)
 	if failed != nil {
 		section += fmt.Sprintf("\nThe run ended there: %v.\n", failed)
 	}
@@ -79,7 +79,8 @@ func run(ctx context.Context, args []string) error {
 func parse(args []string) (measure.Plan, error) {
 	flags := flag.NewFlagSet("fanout", flag.ContinueOnError)
 	quick := flags.Bool("quick", false, "measure 100 agents for seconds, to see that everything works, and write nothing but the standard output")
-	agents := flags.String("agents", "", "measure only these `numbers` of agents, separated by commas")
+	agents := flags.String("agents", "", "measure only these `numbers` of agents, separated by commas, or none")
+	large := flags.Int("services", -1, "`number` of Services in the large cluster; 0 leaves it out")
 	watchers := flags.Int("watchers", -1, "`number` of kube-proxy's watchers at most")
 	insecure := flags.Bool("insecure", false, "leave out TLS and tokens")
 	controller := flags.String("controller", "", "`path` of fairlead-controller; without it bin/fairlead-controller")
@@ -92,6 +93,8 @@ func parse(args []string) (measure.Plan, error) {
 	}
 	if *agents != "" {
 		plan.Agents = nil
+	}
+	if *agents != "" && *agents != "none" {
 		for word := range strings.SplitSeq(*agents, ",") {
 			n, err := strconv.Atoi(word)
 			if err != nil || n < 10 || n > 10_000 {
@@ -99,6 +102,9 @@ func parse(args []string) (measure.Plan, error) {
 			}
 			plan.Agents = append(plan.Agents, n)
 		}
+	}
+	if *large >= 0 {
+		plan.LargeServices = *large
 	}
 	if *watchers >= 0 {
 		plan.Watchers = *watchers
