@@ -134,11 +134,12 @@ soak: packages build binaries ## run what takes longer than make test may: repea
 	$(GO) test -tags soak -count=1 -run '^TestSoak' -timeout 8h -p 1 -v ./agent/... $(SYSTEM)
 
 .PHONY: bench
-bench: packages build binaries ## measure the agent beside kube-proxy, and the fan-out, into docs/benchmarks.md (PART=agent, ipvs or fanout: that part; QUICK=1: one small round, to look at)
-	$(if $(filter-out agent ipvs fanout,$(PART)),$(error PART=$(PART): give agent, ipvs or fanout))
+bench: packages build binaries ## measure the agent beside kube-proxy, and the fan-out, into docs/benchmarks.md (PART=agent, ipvs, fanout or large: that part; QUICK=1: one small round, to look at)
+	$(if $(filter-out agent ipvs fanout large,$(PART)),$(error PART=$(PART): give agent, ipvs, fanout or large))
 	$(if $(filter agent,$(or $(PART),agent)),$(GO) run ./test/bench/cmd/bench $(if $(QUICK),--quick --modes=tables,--part=agent))
 	$(if $(filter ipvs,$(or $(PART),ipvs)),$(GO) run ./test/bench/cmd/bench $(if $(QUICK),--quick --modes=IPVS,--part=ipvs))
 	$(if $(filter fanout,$(or $(PART),fanout)),$(GO) run ./test/scale/cmd/fanout $(if $(QUICK),--quick))
+	$(if $(filter large,$(or $(PART),large)),$(GO) run ./test/scale/cmd/fanout --large $(if $(QUICK),--quick))
 
 .PHONY: images
 images: ## build the two container images with buildah, docker or podman (ENGINE=, TAG=, GOLANG=, AGENT_BASE=, CONTROLLER_BASE=)

@@ -23,12 +23,15 @@ type ballot struct {
 	done     chan error
 }
 
-func vote(t *testing.T, client *fake.Clientset, c Candidate, floor uint64) *ballot {
+func vote(t *testing.T, client *fake.Clientset, c Candidate, floor uint64, adjust ...func(*Election)) *ballot {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	b := &ballot{terms: make(chan Term, 9), observed: make(chan string, 9), stop: cancel, done: make(chan error, 1)}
 	e := election(client, "")
 	e.Candidate, e.Floor, e.Observed = c, func() uint64 { return floor }, func(a string) { b.observed <- a }
+	for _, a := range adjust {
+		a(&e)
+	}
 	go func() {
 		b.done <- e.Run(ctx, func(ctx context.Context, term Term) {
 			b.terms <- term
@@ -74,17 +77,14 @@ func TestPredecessor(t *testing.T) {
 	client := fake.NewClientset()
 	var dead atomic.Bool
 	client.PrependReactor("update", "leases", refuseOf("a:1_a_killed", &dead))
-	b := vote(t, client, Candidate{"a:1", "a", "killed"}, 0)
+	long := func(e *Election) { e.Duration, e.Renew = time.Minute, 30*time.Second }
+	b := vote(t, client, Candidate{"a:1", "a", "killed"}, 0, long)
 	killed := wait(t, "first term", b.terms)
 	// What a kill leaves: a Lease that nobody renews or gives back.
 	dead.Store(true)
-	next := vote(t, client, Candidate{"a:1", "a", "next"}, 0)
-	began := time.Now()
+	next := vote(t, client, Candidate{"a:1", "a", "next"}, 0, long)
 	if term := wait(t, "next term", next.terms); term.Epoch <= killed.Epoch {
 		t.Errorf("epoch %d after %d", term.Epoch, killed.Epoch)
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("took %v", took)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Parts are the titles of docs/benchmarks.md, in their order. Each part is written by a run of its own, of which it says date and machine.
 func Parts() []string {
-	return []string{Agent, IPVS, Fanout}
+	return []string{Agent, IPVS, Fanout, Large}
 }
 
 // Titles of the parts.
@@ -19,6 +19,7 @@ const (
 	Agent  = "# Benchmarks: the agent, side by side with kube-proxy"
 	IPVS   = "# IPVS mode, in a kernel of its own"
 	Fanout = "# Fan-out: one controller, many agents"
+	Large  = "# A large cluster: one controller, 100,000 endpoints"
 )
 
 // Keep writes a part, which begins with its title, into docs/benchmarks.md in place of an older one of the same title.

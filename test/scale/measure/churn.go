@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead/fairlead/test/scale/meter"
 	"github.com/fairlead/fairlead/test/scale/stage"
@@ -29,6 +32,7 @@ type cost struct {
 	controller, api time.Duration
 	fromAPI         int64
 	agents          swarm.State
+	agentsCPU       time.Duration
 }
 
 func (r *run) cost(ctx context.Context) (c cost, err error) {
@@ -40,6 +44,13 @@ func (r *run) cost(ctx context.Context) (c cost, err error) {
 	}
 	if c.controller, err = meter.CPU(r.first.Pid()); err != nil {
 		return c, err
+	}
+	for _, h := range r.herds() {
+		own, err := meter.CPU(h.Pid())
+		if err != nil {
+			return c, err
+		}
+		c.agentsCPU += own
 	}
 	c.api, err = meter.CPU(r.api)
 	c.at = time.Now()
@@ -95,11 +106,21 @@ func (r *run) flip(ctx context.Context, rate float64) ([]write, []time.Duration,
 	return writes, sorted(written), nil
 }
 
-// lone measures changes one by one.
+// lone measures changes one by one, and takes the profile meanwhile.
 func (r *run) lone(ctx context.Context) error {
+	var group errgroup.Group
+	if r.plan.Profile != "" {
+		group.Go(func() error {
+			profile, err := r.first.Profile(ctx, r.plan.Phase)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(r.plan.Profile, profile, 0o600)
+		})
+	}
 	var err error
 	r.figures.Lone, err = r.changes(ctx, r.herds())
-	return err
+	return errors.Join(err, group.Wait())
 }
 
 // changes flips Pods and looks when the agents of some processes have applied them.
@@ -133,6 +154,7 @@ func (r *run) changes(ctx context.Context, watched []*stage.Herd) (Changes, erro
 	c.Revisions = float64(after.agents.Revisions-before.agents.Revisions) / perNode
 	c.Controller = over(after.controller-before.controller, r.idleController*during, each)
 	c.APIServer = over(after.api-before.api, r.idleAPI*during, each)
+	c.Agent = over(after.agentsCPU-before.agentsCPU, 0, perNode)
 	c.FromAPI = float64(after.fromAPI-before.fromAPI) / each
 	return c, nil
 }

@@ -52,12 +52,16 @@ func (r *run) kill(ctx context.Context, c *stage.Controller, then func() error) 
 	if err != nil {
 		return Reconnect{}, err
 	}
+	followed, err := c.Metric(ctx, "fairlead_agents_connected") // fewer than all where the machine was too slow for a handshake
+	if err != nil {
+		return Reconnect{}, err
+	}
 	began := time.Now()
 	c.Kill()
 	if err := then(); err != nil {
 		return Reconnect{}, err
 	}
-	after, err := r.current(ctx, before.Streams)
+	after, err := r.current(ctx, before.Streams+int64(followed))
 	if err != nil {
 		return Reconnect{}, err
 	}

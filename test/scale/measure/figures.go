@@ -15,7 +15,7 @@ type Plan struct {
 	Watchers int
 	// Services and Pods (of each Service) exist; a batch moves a Service from Batch Pods to as many others.
 	Services, Pods, Batch int
-	// LargeServices are in the large cluster, with as many Pods each; 0 leaves it out.
+	// LargeServices are in the large cluster, with as many Pods each.
 	LargeServices int
 	// Phase is how long Pods change at a rate.
 	Phase time.Duration
@@ -23,6 +23,8 @@ type Plan struct {
 	Insecure bool
 	// Controller is the path of fairlead-controller; empty is bin/ of the repository.
 	Controller string
+	// Profile, if set, is where a profile of the controller's processor time goes, while changes come one by one.
+	Profile string
 	// Progress gets a line for each phase.
 	Progress io.Writer
 }
@@ -77,10 +79,10 @@ type Changes struct {
 	Wire, Message float64
 	// Revisions per change and node: 1 where each change goes alone, less where changes share a revision.
 	Revisions float64
-	// Controller and APIServer are processor time per change, after taking away what both use while nothing changes;
-	// FromAPI are the bytes per change that the controller received from the API server.
-	Controller, APIServer time.Duration
-	FromAPI               float64
+	// Controller and APIServer are processor time per change, after taking away what both use while nothing changes; Agent is a simulated
+	// agent's own per change. FromAPI are the bytes per change that the controller received from the API server.
+	Controller, APIServer, Agent time.Duration
+	FromAPI                      float64
 }
 
 // Flood is how fast changes go without agents.

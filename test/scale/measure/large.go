@@ -32,8 +32,8 @@ type Large struct {
 	Flood Flood
 }
 
-// measureLarge fills an API server, starts a controller on it twice, and floods it.
-func measureLarge(ctx context.Context, plan Plan) (_ *Large, err error) {
+// RunLarge fills an API server, starts a controller on it twice, and floods it.
+func RunLarge(ctx context.Context, plan Plan) (_ *Large, err error) {
 	dir, err := os.MkdirTemp("", "fairlead-large-")
 	if err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)

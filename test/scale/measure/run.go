@@ -24,23 +24,20 @@ const (
 	settle = 5 * time.Second
 )
 
-// Run measures each number of agents, then the large cluster, on a new API server each. What was measured before an error
-// is returned with it.
-func Run(ctx context.Context, plan Plan) (all []Figures, large *Large, err error) {
+// Run measures each number of agents, on a new API server each. What was measured before an error is returned with it.
+func Run(ctx context.Context, plan Plan) ([]Figures, error) {
+	var all []Figures
 	for _, n := range plan.Agents {
 		f, err := measure(ctx, plan, n)
 		if err != nil && f.Warm.Took == 0 {
-			return all, nil, fmt.Errorf("%d agents: %w", n, err)
+			return all, fmt.Errorf("%d agents: %w", n, err)
 		}
 		all = append(all, f) // without kube-proxy's watchers if they are more than the machine carries
 		if err != nil {
-			return all, nil, fmt.Errorf("%d agents: %w", n, err)
+			return all, fmt.Errorf("%d agents: %w", n, err)
 		}
 	}
-	if plan.LargeServices > 0 {
-		large, err = measureLarge(ctx, plan)
-	}
-	return all, large, err
+	return all, nil
 }
 
 // run is one number of agents.
@@ -170,7 +167,11 @@ func (r *run) start(ctx context.Context) error {
 // controller starts a replica without the brake, since what a measurement takes away is meant, and one that keeps all agents: the
 // other one is there for the failover alone.
 func (r *run) controller(port uint16) (*stage.Controller, error) {
-	return r.StartController(port, "--brake-share", "1", "--balance=false")
+	flags := []string{"--brake-share", "1", "--balance=false"}
+	if r.plan.Profile != "" {
+		flags = append(flags, "--profiling")
+	}
+	return r.StartController(port, flags...)
 }
 
 // connect starts the agents, first those that stall later, and waits until all are current.
@@ -220,7 +221,7 @@ func (r *run) swarm() swarm.Config {
 	return swarm.Config{Controllers: []string{r.first.GRPC, r.second.GRPC}}
 }
 
-// current waits until all agents are, and as many streams as there are agents have come to a number of them.
+// current waits until all agents are, and there have been so many streams.
 func (r *run) current(ctx context.Context, streams int64) (swarm.State, error) {
 	var sum swarm.State
 	err := stage.Until(ctx, "agents to be current", func() error {
@@ -228,7 +229,7 @@ func (r *run) current(ctx context.Context, streams int64) (swarm.State, error) {
 		if sum, err = states(ctx, r.herds()); err != nil {
 			return err
 		}
-		if sum.Current < sum.Agents || sum.Streams < streams+int64(sum.Agents) {
+		if sum.Current < sum.Agents || sum.Streams < streams {
 			return fmt.Errorf("%d of %d are; streams ended by %v", sum.Current, sum.Agents, sum.Failures)
 		}
 		return nil

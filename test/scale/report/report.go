@@ -9,11 +9,11 @@ import (
 	"github.com/fairlead/fairlead/test/scale/measure"
 )
 
-// Section writes all tables; large may be nil.
-func Section(h sheet.Header, all []measure.Figures, large *measure.Large) string {
+// Section writes all tables of the fan-out.
+func Section(h sheet.Header, all []measure.Figures) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, preface, h)
-	for _, t := range []table{targets(all), propagation(), bytesAndTime(), crises(), peers(), bulk(large), model(all)} {
+	for _, t := range []table{targets(all), propagation(), bytesAndTime(), crises(), peers(), model(all)} {
 		sheet.Head(&b, t.title, t.text, t.head)
 		for _, r := range t.rows {
 			sheet.Row(&b, r)

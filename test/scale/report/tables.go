@@ -27,13 +27,13 @@ func bytesAndTime() table {
 	return table{
 		title: "What a change costs",
 		text: "Per change and node, one by one, and in revisions of many changes each: a Service moves to other Pods. *Raw* is a write of as many bytes\n" +
-			"to as many sockets by one thread that does nothing else, without TLS. Memory is resident memory of the controller per agent.\n" +
+			"to as many sockets by one thread that does nothing else, without TLS. *Agent*: what a simulated agent takes itself, on the same cores. Memory is resident memory of the controller per agent.\n" +
 			"*Revisions* per change and node: below 1, changes shared revisions, because the machine did not keep up.",
-		head: []string{"agents", "revisions", "on TCP", "of it message", "controller", "raw write", "ratio", "batch on TCP", "of it message", "batch controller", "memory", "controller without agents"},
+		head: []string{"agents", "revisions", "on TCP", "of it message", "controller", "raw write", "ratio", "agent", "batch on TCP", "of it message", "batch controller", "memory", "controller without agents"},
 		cells: func(f measure.Figures) []string {
 			cpu := perNode(f.Lone.Controller, f)
 			return []string{
-				fmt.Sprintf("%.2f", f.Lone.Revisions), bytes(f.Lone.Wire), bytes(f.Lone.Message), micros(cpu), micros(f.RawWrite), fmt.Sprintf("%.1f", float64(cpu)/float64(f.RawWrite)),
+				fmt.Sprintf("%.2f", f.Lone.Revisions), bytes(f.Lone.Wire), bytes(f.Lone.Message), micros(cpu), micros(f.RawWrite), fmt.Sprintf("%.1f", float64(cpu)/float64(f.RawWrite)), micros(f.Lone.Agent),
 				fmt.Sprintf("%.1f B", f.BatchWire), fmt.Sprintf("%.1f B", f.BatchMessage), micros(perNode(f.BatchCPU, f)),
 				bytes(f.Memory), bytes(f.EmptyMemory),
 			}
@@ -76,34 +76,6 @@ func peers() table {
 		},
 	}
 }
-
-// bulk is about one controller that holds a large cluster.
-func bulk(l *measure.Large) table {
-	t := table{
-		title: "A large cluster",
-		text: "*Published*: from the start of the first controller of a new cluster until all EndpointSlices and Endpoints are written. *Ready* and *first table*: from the start\n" +
-			"of a controller that finds them there until it lets agents in, and until the first agent holds the table, with the controller's processor time. Memory is resident,\n" +
-			"at rest. *Changes*: as many Pods' statuses as the API server takes, on the same cores; *on one core* is 1 / processor time, watch included, of the replica that also\n" +
-			"publishes, and of one that serves agents alone.",
-		head: []string{
-			"Services × endpoints", "published", "ready", "first table", "processor", "its bytes", "leader's memory", "replica's memory", "leader's peak",
-			"changes a second", "published a second", "on one core, leader", "replica",
-		},
-	}
-	if l == nil {
-		t.text = "Not measured in this run."
-		return t
-	}
-	t.rows = [][]string{{
-		fmt.Sprintf("%s × %d", number(l.Services), l.Pods), span(l.Published), span(l.Ready), span(l.Served), span(l.StartCPU), bytes(l.ServedBytes),
-		bytes(l.Memory), bytes(l.FollowerMemory), bytes(l.Peak), fmt.Sprintf("%.0f", l.Flood.Changes), fmt.Sprintf("%.0f", l.Flood.Published),
-		rate(l.Flood.Leader), rate(l.Flood.Follower),
-	}}
-	return t
-}
-
-// rate is how many a second there would be of what takes d each.
-func rate(d time.Duration) string { return fmt.Sprintf("%.0f", 1/max(d.Seconds(), 1e-9)) }
 
 func ratio(a, b time.Duration) string {
 	if b == 0 {

@@ -9,9 +9,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
 )
 
 const (
@@ -54,10 +56,10 @@ func (s *Stage) populate(ctx context.Context) error {
 	if err := each(ctx, s.cfg.Nodes, s.makeNode); err != nil {
 		return err
 	}
+	if err := each(ctx, s.cfg.Services, func(ctx context.Context, i int) error { return s.MakeService(ctx, Service(i), Service(i)) }); err != nil {
+		return err
+	}
 	err := each(ctx, s.cfg.Services, func(ctx context.Context, i int) error {
-		if err := s.MakeService(ctx, Service(i), Service(i)); err != nil {
-			return err
-		}
 		for j := range s.cfg.Pods {
 			if err := s.MakePod(ctx, Pod{i, j}, Service(i)); err != nil {
 				return err
@@ -123,7 +125,13 @@ func (s *Stage) MakeService(ctx context.Context, name, label string) error {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{selector: label}, Ports: []corev1.ServicePort{{Port: 1, TargetPort: intstr.FromInt32(8080)}}},
 	}
-	if _, err := s.API.Client.CoreV1().Services(namespace).Create(ctx, svc, metav1.CreateOptions{}); err != nil {
+	if err := patiently(func() error {
+		_, err := s.API.Client.CoreV1().Services(namespace).Create(ctx, svc, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // by a try that was not answered in time
+			return nil
+		}
+		return err
+	}); err != nil {
 		return fmt.Errorf("make Service: %w", err)
 	}
 	return nil
@@ -148,11 +156,35 @@ func (s *Stage) MakePod(ctx context.Context, p Pod, label string) error {
 		ObjectMeta: metav1.ObjectMeta{Name: p.name(), Labels: map[string]string{selector: label}},
 		Spec:       corev1.PodSpec{NodeName: Node((p.Service*7 + p.Number) % s.cfg.Nodes), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
-	if _, err := s.API.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+	pods := s.API.Client.CoreV1().Pods(namespace)
+	err := patiently(func() error {
+		made, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // by a try that was not answered in time
+			made, err = pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		}
+		if err != nil {
+			return err
+		}
+		ip := p.Address().String()
+		made.Status = corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		}
+		_, err = pods.UpdateStatus(ctx, made, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("make Pod: %w", err)
 	}
-	status := fmt.Sprintf(`{"status":{"phase":"Running","podIP":%q,"podIPs":[{"ip":%[1]q}],"conditions":[{"type":"Ready","status":"True"}]}}`, p.Address())
-	return s.patchPod(ctx, p, status)
+	return nil
+}
+
+// patiently repeats a write that the API server had no time for: it is filled as fast as it goes.
+func patiently(write func() error) error {
+	overloaded := func(err error) bool {
+		return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
+	}
+	return retry.OnError(retry.DefaultBackoff, overloaded, write) //nolint:wrapcheck // the caller names it
 }
 
 // SetReady writes a Pod's readiness, as its kubelet would.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -167,6 +168,12 @@ func (c *Controller) Metric(ctx context.Context, name string) (float64, error) {
 		sum += v
 	}
 	return sum, nil
+}
+
+// Profile is one of the processor time during d, for go tool pprof, of a controller with --profiling.
+func (c *Controller) Profile(ctx context.Context, d time.Duration) ([]byte, error) {
+	text, err := c.get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", d.Seconds()))
+	return []byte(text), err
 }
 
 func (c *Controller) get(ctx context.Context, path string) (string, error) {
