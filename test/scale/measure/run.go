@@ -20,6 +20,8 @@ const (
 	// fullRate is how many changes a second there are up to manyAgents; beyond, the product of both stays.
 	fullRate   = 20
 	manyAgents = 1000
+	// comeback is how much longer all agents may take to be current for each that there is: handshakes fail where the cores are busy.
+	comeback = 100 * time.Millisecond
 	// settle is how long a process has to come to rest.
 	settle = 5 * time.Second
 )
@@ -224,7 +226,7 @@ func (r *run) swarm() swarm.Config {
 // current waits until all agents are, and there have been so many streams.
 func (r *run) current(ctx context.Context, streams int64) (swarm.State, error) {
 	var sum swarm.State
-	err := stage.Until(ctx, "agents to be current", func() error {
+	err := stage.UntilWithin(ctx, max(2*time.Minute, time.Duration(r.figures.Agents)*comeback), "agents to be current", func() error {
 		var err error
 		if sum, err = states(ctx, r.herds()); err != nil {
 			return err

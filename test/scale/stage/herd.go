@@ -112,7 +112,12 @@ func (h *Herd) Ask(ctx context.Context, path string, to any) error {
 
 // Until returns when ok returns nil, or with its last error when it takes too long.
 func Until(ctx context.Context, what string, ok func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	return UntilWithin(ctx, patience, what, ok)
+}
+
+// UntilWithin is Until with a time of its own.
+func UntilWithin(ctx context.Context, within time.Duration, what string, ok func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	ticker := time.NewTicker(lookEach)
 	defer ticker.Stop()

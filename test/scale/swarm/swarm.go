@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,8 +117,11 @@ func (s *Swarm) ended(err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures[err.Error()]++
+	s.failures[address.ReplaceAllString(err.Error(), "")]++
 }
+
+// address is what makes the same failures differ.
+var address = regexp.MustCompile(` ?[0-9.]+:[0-9]+(->[0-9.]+:[0-9]+)?`)
 
 func (s *Swarm) state() State {
 	st := State{
