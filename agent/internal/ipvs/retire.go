@@ -16,9 +16,8 @@ import (
 
 // Retire takes away what this mode has left in the calling thread's network namespace, after another mode has taken over,
 // so that no new connection comes this way. A virtual server with connections stays for them, without weight; Retire returns
-// how many do, and has to be called again until none does. Flows of UDP know no end and are not waited for. What
-// internal/iptables programmed for this mode stays, since that may be the other mode. No module is loaded: what is not
-// there has left nothing. procSys is the folder of kernel parameters, as in Config.
+// how many do, and has to be called again until none does. Flows of UDP know no end and are not waited for. No module is
+// loaded: what is not there has left nothing. procSys is the folder of kernel parameters, as in Config.
 func Retire(ctx context.Context, procSys string) (waiting int, err error) {
 	return takeAway(ctx, procSys, true)
 }
