@@ -157,10 +157,10 @@ func (w *portPlan) virtual(class kind, at netip.AddrPort, list []fwd.Backend) {
 	for _, k := range kinds {
 		o.kind = k
 		c := claim{object: o, rank: rank(class)}
-		switch k {
-		case server:
+		if k == server {
 			c.value = v
-		case localPort:
+		}
+		if k == localPort {
 			c.value.mark = markOf(w.port)
 		}
 		w.claims = append(w.claims, c)

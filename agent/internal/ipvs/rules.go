@@ -49,6 +49,9 @@ func anchorRule(to string) string { return "-m comment --comment fairlead -j " +
 // rules are the rules of our chains, as iptables-save writes them.
 type rules map[chainKey][]string
 
+// sentHere matches what the host sends itself.
+const sentHere = "-m addrtype --src-type LOCAL"
+
 // newRules returns all rules of a family. They do not depend on the Services: those are in the sets.
 func newRules(c Config, f fwd.Family, node fwd.NodeFacts) rules {
 	set := func(k kind) string { return "--match-set " + setName(k, f) }
@@ -57,9 +60,7 @@ func newRules(c Config, f fwd.Family, node fwd.NodeFacts) rules {
 	const (
 		newOnly   = "-m conntrack ! --ctstate NEW -j RETURN"
 		toService = " dst,dst"
-		sentHere  = "-m addrtype --src-type LOCAL"
 	)
-	marked := fmt.Sprintf("-m mark --mark %#x/%#x", markTag, markTagMask)
 	locals := localSources(c.Rules, f, node)
 	forward, cluster := chainKey{"filter", forwardChain}, chainKey{"nat", clusterChain}
 	r := rules{
@@ -86,7 +87,7 @@ func newRules(c Config, f fwd.Family, node fwd.NodeFacts) rules {
 			sentHere+" -g "+shortcutChain,
 			"-m set "+set(dropped)+toService+" -j DROP",
 		),
-		// Packets that come before an answer find their connection without a mark, and nobody would take it from them again.
+		// Packets that come before an answer find their connection without a mark, and meet nobody who takes it from them again.
 		{"mangle", shortcutChain}: {
 			"-m conntrack ! --ctstatus CONFIRMED -j SET --map-set " + setName(localPort, f) + toService + " --map-mark",
 		},
@@ -94,16 +95,7 @@ func newRules(c Config, f fwd.Family, node fwd.NodeFacts) rules {
 			"-m set " + set(externalPort) + toService + " " + mark,
 			"-m set " + set(clusterPort) + toService + " -j " + clusterChain,
 		},
-		// The mark counts on connections of IPVS alone; an endpoint that reached itself has its own address as the source.
-		{"nat", postroutingChain}: {
-			"-m ipvs ! --ipvs -j RETURN",
-			fmt.Sprintf("%s %s -j MARK --set-xmark %#x/0xffffffff", marked, sentHere, bit),
-			marked + " -j MARK --set-xmark 0x0/0xffffffff",
-			fmt.Sprintf("-m bpf --bytecode %q %s", sameAddrProgram(f), mark),
-			fmt.Sprintf("-m mark ! --mark %#x/%#x -j RETURN", bit, bit),
-			fmt.Sprintf("-j MARK --set-xmark 0x0/%#x", bit),
-			"-j MASQUERADE --random-fully",
-		},
+		{"nat", postroutingChain}: postrouting(f, bit),
 	}
 	if !c.Rules.KeepInvalid {
 		r[forward] = append(r[forward], "-m conntrack --ctstate INVALID -j DROP")
@@ -116,6 +108,22 @@ func newRules(c Config, f fwd.Family, node fwd.NodeFacts) rules {
 		r[cluster] = append(r[cluster], mark)
 	}
 	return r
+}
+
+// postrouting masquerades. The bit counts on connections of IPVS alone. The mark that led a local client to its virtual server
+// has done its work, and becomes the bit where that client is the host. An endpoint that reached itself has its own address as the
+// source.
+func postrouting(f fwd.Family, bit uint32) []string {
+	led := fmt.Sprintf("-m mark --mark %#x/%#x", markTag, markTagMask)
+	return []string{
+		"-m ipvs ! --ipvs -j RETURN",
+		fmt.Sprintf("%s %s -j MARK --set-xmark %#x/0xffffffff", led, sentHere, bit),
+		led + " -j MARK --set-xmark 0x0/0xffffffff",
+		fmt.Sprintf("-m bpf --bytecode %q -j MARK --set-xmark %#x/%#x", sameAddrProgram(f), bit, bit),
+		fmt.Sprintf("-m mark ! --mark %#x/%#x -j RETURN", bit, bit),
+		fmt.Sprintf("-j MARK --set-xmark 0x0/%#x", bit),
+		"-j MASQUERADE --random-fully",
+	}
 }
 
 // forEach makes a rule of each match.

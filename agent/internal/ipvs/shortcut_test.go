@@ -51,9 +51,11 @@ func testShortcut(t *testing.T) {
 	b.wantWeight(t, one, "0")
 	hold("without its real server")
 	for range 3 {
-		if got := ask(t, b.begin(t, client("9"), fwd.TCP, balancer)); got != two {
+		c := b.begin(t, client("9"), fwd.TCP, balancer)
+		if got := ask(t, c); got != two {
 			t.Errorf("a new connection went to %s", got)
 		}
+		c.Abort()
 	}
 	if r := sync(t, b.node.open(t, b.node.config()), table); r.Writes != 0 {
 		t.Errorf("a restart wrote %d times", r.Writes)
