@@ -39,6 +39,8 @@ func TestKernel(t *testing.T) {
 	t.Run("shortcut", testShortcut)
 	t.Run("no trace", testNoTrace)
 	t.Run("foreign marks", testForeignMarks)
+	t.Run("firewall", testFirewall)
+	t.Run("others' marks", testOthersMarks)
 	t.Run("work", testWork)
 	t.Run("document", testDocument)
 	t.Run("retire", testRetire)

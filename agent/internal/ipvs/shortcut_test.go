@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -145,5 +146,46 @@ func testNoTrace(t *testing.T) {
 	ask(t, b.begin(t, client("9"), fwd.TCP, remote))
 	if marked() == 0 {
 		t.Error("marked packets are not counted: nothing is tested")
+	}
+}
+
+// testFirewall holds that answers and the ports of health checks get through where the host drops what nobody accepts.
+func testFirewall(t *testing.T) {
+	b := newBed(t)
+	const endpoint, health, other = "10.244.1.5:8080", "192.0.2.11:30399", "192.0.2.11:30398"
+	b.talk(t, fwd.TCP, endpoint, health, other)
+	sync(t, b.backend, parseTable(t, facts+
+		"service default/web:/TCP/IPv4 load-balancer-ips=203.0.113.10 port=80 health-check-node-port=30399 external-local usable\n"+
+		"  common 10.244.1.5:8080\n  node 10.244.1.5:8080\n"))
+	outside := trace.Client{Kind: trace.External, Addr: netip.MustParseAddr("198.51.100.7")}
+	b.node.must(t, "iptables-legacy -P FORWARD DROP")
+	if got := ask(t, b.begin(t, outside, fwd.TCP, balancer)); got != endpoint {
+		t.Errorf("%s answered", got)
+	}
+	b.node.must(t, "iptables-legacy -P INPUT DROP")
+	if got := ask(t, b.begin(t, outside, fwd.TCP, health)); got != health {
+		t.Errorf("%s answered", got)
+	}
+	if _, err := b.Begin(outside, fwd.TCP, netip.MustParseAddrPort(other)); err == nil {
+		t.Error("nothing is dropped: nothing is tested")
+	}
+}
+
+// testOthersMarks holds that the short cut bears with a program that keeps its verdict on packets to the host in bits 16 to 19 of
+// their mark, as Calico does by default, and that others lead to local endpoints, of which there are none here.
+func testOthersMarks(t *testing.T) {
+	b := newBed(t)
+	const remote = "10.244.2.5:8080"
+	b.talk(t, fwd.TCP, remote)
+	sync(t, b.backend, parseTable(t, balanced(remote)))
+	b.node.must(t, "iptables-legacy -A INPUT -j MARK --set-xmark 0x0/0xf0000")
+	b.node.must(t, "iptables-legacy -A INPUT -j MARK --set-xmark 0x10000/0x10000")
+	if got := ask(t, b.begin(t, client("9"), fwd.TCP, balancer)); got != remote {
+		t.Errorf("%s answered", got)
+	}
+	b.node.must(t, "iptables-legacy -A INPUT -j MARK --set-xmark 0x100000/0x100000")
+	b.node.must(t, "iptables-legacy -A INPUT -j MARK --set-xmark 0x0/0x200000")
+	if c, err := b.Begin(client("9"), fwd.TCP, netip.MustParseAddrPort(balancer)); err == nil {
+		t.Errorf("a mark that was changed led to %s", ask(t, c))
 	}
 }
