@@ -73,8 +73,7 @@ func (v IPVS) validate(iptablesBit int) error {
 //nolint:wrapcheck // backends name themselves, callers the mode
 func ipvsMode() mode {
 	return mode{
-		name:     modeIPVS,
-		includes: modeIPTables,
+		name: modeIPVS,
 		validate: func(r Rules) error {
 			if err := r.IPVS.validate(r.MasqueradeBit); err != nil {
 				return err

@@ -21,17 +21,14 @@ const (
 
 // mode is a way to forward, as far as this package tells one from another. It is all that a new mode has to bring.
 type mode struct {
-	name string
-	// includes is the mode whose backend does a part of this one's work; "" is none.
-	includes string
+	name     string
 	validate func(Rules) error
 	// open finds the backend in this host. It changes nothing, but that it may load modules of the kernel.
 	open func(context.Context, Rules, hostFacts) (dataplane.Interface, error)
 	// impossible reports that an error of open will stay: the host lacks what the mode needs.
 	impossible func(error) bool
-	// retire removes what the mode has left on this host, without what a mode that it includes has programmed, after
-	// another mode took over. Connections live on: it returns how many things wait for the end of theirs, and is to be
-	// called again until none does.
+	// retire removes what the mode has left on this host, after another mode took over. Connections live on: it returns how
+	// many things wait for the end of theirs, and is to be called again until none does.
 	retire func(context.Context, hostFacts) (waiting int, err error)
 	// remove removes the same at once.
 	remove func(context.Context, hostFacts) error
@@ -39,7 +36,7 @@ type mode struct {
 	plan func(io.Writer, Rules, fwd.Family, *fwd.Table) error
 }
 
-// modes are all there are; those that include others come before them.
+// modes are all there are.
 func modes() []mode { return []mode{ipvsMode(), nftablesMode(), iptablesMode()} }
 
 // modeNames are the values of --mode.

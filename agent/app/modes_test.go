@@ -154,24 +154,10 @@ func TestSuccession(t *testing.T) {
 	}
 }
 
-// TestSuccessionOfTwo: a mode that another one includes goes after it.
-func TestSuccessionOfTwo(t *testing.T) {
-	whole, part := &retiring{left: 2}, &retiring{left: 1}
-	s := newSuccession(fakeMode("new", nil), hostFacts{logger: slog.New(slog.DiscardHandler)})
-	first := whole.mode("whole")
-	first.includes = "part"
-	s.former = []mode{first, part.mode("part")}
-	for round, calls := range []int{0, 1, 1} {
-		if _, err := s.Follow(t.Context(), &fwd.Table{}, &fwd.Table{}, dataplane.Delta{All: round == 0}); err != nil || part.calls != calls {
-			t.Errorf("round %d: %d calls, want %d, error %v", round, part.calls, calls, err)
-		}
-	}
-}
-
-// TestFormer: all other modes go, but for the one that does a part of the work.
+// TestFormer: all other modes go.
 func TestFormer(t *testing.T) {
 	for name, want := range map[string][]string{
-		"iptables": {"ipvs", "nftables"}, "nftables": {"ipvs", "iptables"}, "ipvs": {"nftables"},
+		"iptables": {"ipvs", "nftables"}, "nftables": {"ipvs", "iptables"}, "ipvs": {"nftables", "iptables"},
 	} {
 		i := slices.IndexFunc(modes(), func(m mode) bool { return m.name == name })
 		if got := namesOf(newSuccession(modes()[i], hostFacts{}).former); !slices.Equal(got, want) {

@@ -24,11 +24,11 @@ type succession struct {
 
 var _ proxy.Step = (*succession)(nil)
 
-// newSuccession is that of a mode after all others, but for the one that it includes.
+// newSuccession is that of a mode after all others.
 func newSuccession(to mode, h hostFacts) *succession {
 	s := &succession{host: h, waiting: map[string]int{}}
 	for _, m := range modes() {
-		if m.name != to.name && m.name != to.includes {
+		if m.name != to.name {
 			s.former = append(s.former, m)
 		}
 	}
@@ -45,19 +45,13 @@ func (s *succession) Follow(ctx context.Context, _, _ *fwd.Table, delta dataplan
 	}
 	var still []mode
 	var errs []error
-	inUse := map[string]bool{}
 	for _, m := range s.former {
-		if inUse[m.name] {
-			still = append(still, m)
-			continue
-		}
 		waiting, err := m.retire(ctx, s.host)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("clean up %s mode: %w", m.name, err))
 		}
 		if waiting > 0 || err != nil {
 			still = append(still, m)
-			inUse[m.includes] = true // it goes after the one that it is a part of, see modes
 		}
 		s.tell(ctx, m.name, waiting)
 	}

@@ -97,18 +97,18 @@ func (b *bed) changes(t *testing.T, modes []string, flags []string) (agent *proc
 		hold(t, "from "+from+" to "+to+", later", lines)
 		hangUp(lines)
 		t.Logf("from %s to %s: %d new connections", from, to, made)
-		b.ends(t, from, to)
+		b.ends(t, from)
 	}
 	return agent
 }
 
 // ends waits until nothing is left of a former mode. A connection of IPVS whose client port is used again while the kernel
 // has not forgotten it yet counts as one that begins, for a minute.
-func (b *bed) ends(t *testing.T, from, to string) {
+func (b *bed) ends(t *testing.T, from string) {
 	t.Helper()
 	tick, deadline := time.NewTicker(time.Second), time.After(3*time.Minute)
 	defer tick.Stop()
-	for left := "something"; left != ""; left = b.left(t, from, to) {
+	for left := "something"; left != ""; left = b.left(t, from) {
 		select {
 		case <-tick.C:
 		case <-deadline:
@@ -138,8 +138,8 @@ func (b *bed) interrupt(t *testing.T, mode string, flags []string) {
 	}
 }
 
-// left is what is left of a mode, as the host's tools print it, but for what another mode needs.
-func (b *bed) left(t *testing.T, of, to string) string {
+// left is what is left of a mode, as the host's tools print it.
+func (b *bed) left(t *testing.T, of string) string {
 	t.Helper()
 	var left strings.Builder
 	find := func(line string, marks ...string) {
@@ -154,15 +154,10 @@ func (b *bed) left(t *testing.T, of, to string) string {
 			}
 		}
 	}
-	chains := map[string]string{"iptables": "FL-", "ipvs": "FLV-"}[of]
-	if of == "ipvs" && to != "iptables" {
-		chains = "FL" // and those of the mode that it includes
-	}
-	switch {
-	case of == "nftables":
+	chains := map[string]string{"iptables": ":FL-", "ipvs": ":FLV-"}[of]
+	if of == "nftables" {
 		find("nft list tables", "fairlead")
-	case of == "iptables" && to == "ipvs":
-	default:
+	} else {
 		for _, save := range b.savers() {
 			find(save, chains)
 		}
@@ -198,7 +193,7 @@ func (b *bed) clean(t *testing.T, agent *process) {
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("cleanup: exit code %d: %s", code, p.log())
 	}
-	if left := b.left(t, mode, ""); left != "" {
+	if left := b.left(t, mode); left != "" {
 		t.Errorf("after cleanup:\n%s", left)
 	}
 }

@@ -25,6 +25,7 @@ service default/web:/TCP/IPv4 cluster-ip=10.96.0.10 load-balancer-ips=203.0.113.
   common 10.244.2.6:8080
 service default/local:/TCP/IPv4 cluster-ip=10.96.0.11 load-balancer-ips=203.0.113.11 port=80 node-port=30081 external-local usable
   common 10.244.1.5:8080
+  common 10.244.2.6:8080
   node 10.244.1.5:8080
 `
 	all := facts

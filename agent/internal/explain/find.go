@@ -56,7 +56,7 @@ func (h Host) unserved(t *fwd.Table, p Packet, a *Answer) {
 	to := p.To.Addr()
 	for _, port := range t.Ports() {
 		isCluster := port.ClusterIP == to
-		ours := isCluster || h.Mode == modeIPVS && !port.ExternalLocal && slices.Contains(port.VirtualIPs(), to)
+		ours := isCluster || h.Mode == modeIPVS && slices.Contains(port.VirtualIPs(), to)
 		switch {
 		case !ours:
 		case h.Mode == modeNFTables, h.Mode == modeIPVS && !within(h.Exclude, to) && !slices.Contains(h.Local, to):

@@ -11,8 +11,8 @@ import (
 )
 
 // WithRules adds the rules that do it, from the text of the mode's plan for the packet's family, and returns what these rules,
-// followed one by one, make of the packet: the Answer's own verdict, or one of the two is wrong. In IPVS mode only those that
-// iptables' chains stand for are followed.
+// followed one by one, make of the packet: the Answer's own verdict, or one of the two is wrong. In IPVS mode they are not
+// followed: most of what it does is in no rule.
 func (h Host) WithRules(a Answer, p Packet, plan string) (Answer, Verdict, error) {
 	switch {
 	case h.Mode == modeNFTables:
@@ -22,8 +22,6 @@ func (h Host) WithRules(a Answer, p Packet, plan string) (Answer, Verdict, error
 		return a, v, nil
 	case h.Mode != modeIPVS:
 		return h.withIPTables(a, p, plan)
-	case a.port != nil && a.port.ExternalLocal && a.Address != ClusterIP:
-		return h.withIPTables(a, p, plan[strings.LastIndex(plan, "*filter\n"):]) // what IPVS mode leaves to that backend comes last
 	}
 	a.Rules = ipvsRules(a, p, plan)
 	return a, a.Verdict, nil
@@ -54,8 +52,9 @@ func (h Host) withIPTables(a Answer, p Packet, plan string) (Answer, Verdict, er
 	}[verdict], nil
 }
 
-// ipvsRules picks the objects of the address, and the rules that look at the sets among these. Node ports are picked at all
-// addresses: a plan knows those of the Node alone.
+// ipvsRules picks the objects of the address, and the rules that look at the sets among these; the virtual server by mark in
+// place of that at the address where the packet takes the short cut. Node ports are picked at all addresses: a plan knows those
+// of the Node alone.
 func ipvsRules(a Answer, p Packet, plan string) []string {
 	port := fmt.Sprintf("%v:%d", p.Protocol, p.To.Port())
 	is := func(address string) bool { return address == p.To.Addr().String() || a.Address == NodePort }
@@ -71,6 +70,7 @@ func ipvsRules(a Answer, p Packet, plan string) []string {
 		of, _, _ = strings.Cut(of, ",")
 		return words[0] == "ipset" && is(address) && (of == port || of == "" && a.Address != NodePort)
 	}
+	shortcuts := shortcutsIn(a, plan, ours)
 	var picked, sets []string
 	table := ""
 	for line := range strings.Lines(plan) {
@@ -80,6 +80,10 @@ func ipvsRules(a Answer, p Packet, plan string) []string {
 		case strings.HasPrefix(line, "*"):
 			table = line[1:]
 		case len(words) < 3:
+		case words[0] == "ipvs" && len(shortcuts) > 0:
+			if shortcuts[words[3]] {
+				picked = append(picked, line)
+			}
 		case ours(words):
 			picked, sets = append(picked, line), append(sets, words[1])
 		case words[0] == "-A" && strings.HasPrefix(words[1], "FLV-"):
@@ -91,4 +95,19 @@ func ipvsRules(a Answer, p Packet, plan string) []string {
 		}
 	}
 	return picked
+}
+
+// shortcutsIn are the marks, as the plan writes them, by which the packet finds its virtual server; none if it finds that by
+// its address.
+func shortcutsIn(a Answer, plan string, ours func(words []string) bool) map[string]bool {
+	marks := map[string]bool{}
+	if a.port == nil || !a.port.ExternalLocal || a.Address == ClusterIP || a.List != "cluster" {
+		return marks
+	}
+	for line := range strings.Lines(plan) {
+		if words := strings.Fields(line); len(words) == 5 && words[3] == "fwmark" && ours(words) && strings.Contains(plan, " fwmark "+words[4]+" "+a.port.Family.String()+" ") {
+			marks[words[4]] = true
+		}
+	}
+	return marks
 }

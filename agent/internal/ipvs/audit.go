@@ -21,7 +21,6 @@ type comparison struct {
 	local    []netip.Addr
 	expected state
 	printed  map[fwd.Family]rules
-	other    dataplane.Audit // nil: nothing to read, or not read
 
 	found []objectDifference
 	// beside is what differs besides objects and rules.
@@ -50,7 +49,7 @@ func (b *Backend) Audit() dataplane.Audit {
 	b.written = &written{objects: map[object]bool{}}
 	c := &comparison{
 		config: b.config, kernel: b.reader, flavor: b.flavor, local: b.local, expected: maps.Clone(b.has),
-		printed: map[fwd.Family]rules{}, other: b.other.Audit(), written: b.written,
+		printed: map[fwd.Family]rules{}, written: b.written,
 	}
 	for f, r := range b.rules {
 		c.printed[f] = r.printed
@@ -76,8 +75,7 @@ func (c *comparison) Read(ctx context.Context) error {
 		return fmt.Errorf("audit: %w", err)
 	}
 	if len(c.found)+len(c.beside) > 0 {
-		c.other = nil // all will be looked at, and commands take long
-		return nil
+		return nil // all will be looked at, and commands take long
 	}
 	if err := c.readRules(ctx); err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -101,12 +99,12 @@ func (c *comparison) readObjects(ctx context.Context) error {
 	c.expected = nil
 	// The kernel counts virtual servers while it lists them: one that goes meanwhile hides another.
 	c.found = slices.DeleteFunc(c.found, func(d objectDifference) bool {
-		return d.kind == server && d.problem == "missing" && ctx.Err() == nil && c.kernel.servers.IsServicePresent(service(d.object, value{}))
+		return d.kind.serves() && d.problem == "missing" && ctx.Err() == nil && c.kernel.servers.IsServicePresent(service(d.object, value{}))
 	})
 	return ctx.Err()
 }
 
-// readRules looks at what iptables shows, ours and the other backend's.
+// readRules looks at what iptables shows.
 func (c *comparison) readRules(ctx context.Context) error {
 	for _, f := range c.config.families() {
 		p := findPrograms(c.flavor, f)
@@ -115,12 +113,6 @@ func (c *comparison) readRules(ctx context.Context) error {
 			return fmt.Errorf("read %v rules: %w", f, err)
 		}
 		c.foundRules = append(c.foundRules, has.differences(p, c.printed[f])...)
-	}
-	if c.other == nil {
-		return nil
-	}
-	if err := c.other.Read(ctx); err != nil {
-		return fmt.Errorf("local policies: %w", err)
 	}
 	return nil
 }
@@ -136,9 +128,6 @@ func (c *comparison) Differences() []dataplane.Difference {
 	if !c.written.rules {
 		ds = append(ds, c.foundRules...)
 	}
-	if c.other != nil {
-		ds = append(ds, c.other.Differences()...)
-	}
 	slices.SortFunc(ds, func(x, y dataplane.Difference) int {
 		return cmp.Or(cmp.Compare(x.Object, y.Object), cmp.Compare(x.Problem, y.Problem))
 	})
@@ -153,7 +142,7 @@ func (s state) differences(now state) []objectDifference {
 		switch {
 		case !there:
 			ds = append(ds, objectDifference{o, "missing"})
-		case has.scheduler != want.scheduler || has.affinity != want.affinity || has.source != want.source || !maps.Equal(has.weights, want.weights):
+		case has.traits != want.traits || !maps.Equal(has.weights, want.weights):
 			ds = append(ds, objectDifference{o, "changed"})
 		}
 	}

@@ -22,10 +22,7 @@ type Backend struct {
 	kernel *kernel
 	// reader is for audits, which read while the other one writes.
 	reader *kernel
-	// other programs external traffic under Local policies; reduced is its table.
-	other   dataplane.Interface
-	flavor  iptables.Flavor
-	reduced *fwd.Table
+	flavor iptables.Flavor
 
 	// missing are schedulers that the kernel turned out to lack; it is replaced, never changed.
 	missing map[string]bool
@@ -65,12 +62,12 @@ func New(ctx context.Context, c Config) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	other, err := iptables.New(ctx, c.Rules)
+	host, err := iptables.New(ctx, c.Rules) // it knows the flavour
 	if err != nil {
 		k.close()
-		return nil, fmt.Errorf("open iptables for local policies: %w", err)
+		return nil, fmt.Errorf("look for iptables: %w", err)
 	}
-	if err := k.probe(ctx, c, other.Flavor()); err != nil {
+	if err := k.probe(ctx, c, host.Flavor()); err != nil {
 		k.close()
 		return nil, err
 	}
@@ -80,7 +77,7 @@ func New(ctx context.Context, c Config) (*Backend, error) {
 		return nil, err
 	}
 	return &Backend{
-		config: c, kernel: k, reader: reader, other: other, flavor: other.Flavor(), rules: map[fwd.Family]writtenRules{}, draining: map[object]bool{},
+		config: c, kernel: k, reader: reader, flavor: host.Flavor(), rules: map[fwd.Family]writtenRules{}, draining: map[object]bool{},
 	}, nil
 }
 
@@ -135,7 +132,6 @@ func (b *Backend) sync(ctx context.Context, now *fwd.Table, delta dataplane.Delt
 			return b.syncRules(ctx, now.Node(), delta)
 		},
 		func() (int, error) { return b.run(todo.first) },
-		func() (int, error) { return b.syncOther(ctx, now, delta) },
 		func() (int, error) { return b.run(todo.last) },
 	} {
 		n, err := step()
@@ -240,7 +236,7 @@ func (b *Backend) run(ops []operation) (int, error) {
 
 func (b *Backend) noteDraining(touched map[object]bool) {
 	for o := range touched {
-		if o.kind != server {
+		if !o.kind.serves() {
 			continue
 		}
 		delete(b.draining, o)
@@ -248,24 +244,6 @@ func (b *Backend) noteDraining(touched map[object]bool) {
 			b.draining[o] = true
 		}
 	}
-}
-
-// syncOther programs what is delegated.
-func (b *Backend) syncOther(ctx context.Context, now *fwd.Table, delta dataplane.Delta) (int, error) {
-	before, ids := b.reduced, delta.Ports
-	if delta.All || before == nil {
-		before, ids = &fwd.Table{}, slices.Collect(maps.Keys(maps.Collect(now.Ports())))
-	}
-	reduced, changed, err := delegate(b.config, before, now, ids)
-	if err != nil {
-		return 0, fmt.Errorf("reduce table to local policies: %w", err)
-	}
-	r, err := b.other.Sync(ctx, before, reduced, dataplane.Delta{Changed: changed, All: delta.All})
-	if err != nil {
-		return r.Writes, fmt.Errorf("sync local policies: %w", err)
-	}
-	b.reduced = reduced
-	return r.Writes, nil
 }
 
 // notices tells the owners of Services that changed, or of all, what they do not get; one for each Service, sorted.
@@ -277,9 +255,7 @@ func (b *Backend) notices(now *fwd.Table, delta dataplane.Delta) []dataplane.Not
 	var list []dataplane.Notice
 	for _, id := range ids {
 		if p, ok := now.Port(id); ok {
-			if n, ok := b.layout.settings.notice(p); ok {
-				list = append(list, n)
-			}
+			list = append(list, b.layout.notices(p)...)
 		}
 	}
 	slices.SortFunc(list, func(x, y dataplane.Notice) int {

@@ -15,11 +15,11 @@ import (
 
 // Config is all that the backend needs to be told.
 type Config struct {
-	// Rules says how sources are told apart, what is masqueraded, and where node ports answer, as in iptables mode. Its
-	// mark belongs to what that backend programs for Local policies.
+	// Rules says how sources are told apart, what is masqueraded, and where node ports answer, as in iptables mode.
 	Rules iptables.Config
 	// MarkBit is the bit (0 to 31) of the packet mark that says "masquerade" on connections of IPVS. It is not that of
-	// Rules: the other backend takes its mark from all packets that it did not translate.
+	// Rules: while a mode takes over from another the rules of both are there, and internal/iptables takes its mark from all
+	// packets that it did not translate.
 	MarkBit int
 	// Scheduler is used where a Service asks for none.
 	Scheduler string

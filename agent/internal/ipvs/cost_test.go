@@ -29,6 +29,22 @@ func crowd(services int, more ...string) string {
 	return b.String()
 }
 
+// localCrowd is a table with many Services under a Local policy, with one endpoint here and one elsewhere; the last has some more
+// here.
+func localCrowd(services int, more ...string) string {
+	var b strings.Builder
+	b.WriteString(facts)
+	for i := range services {
+		fmt.Fprintf(&b, "service default/s%d:/TCP/IPv4 cluster-ip=10.97.%d.%d load-balancer-ips=10.98.%d.%d port=80 node-port=%d external-local usable\n",
+			i, i/250, 1+i%250, i/250, 1+i%250, 30000+i)
+		b.WriteString("  common 10.244.2.1:8080\n  common 10.244.1.2:8080\n  node 10.244.1.2:8080\n")
+	}
+	for _, e := range more {
+		b.WriteString("  common " + e + "\n  node " + e + "\n")
+	}
+	return b.String()
+}
+
 // transition is a table and how it came from the one before.
 type transition struct {
 	before, now *fwd.Table
@@ -66,14 +82,20 @@ type work struct{ messages, bytes, allocations int }
 func testWork(t *testing.T) {
 	const few, many = 50, 1000
 	another := "service default/new:/TCP/IPv4 cluster-ip=10.96.9.9 port=80 node-port=30999 usable\n  common 10.244.2.1:8080\n"
+	type tables func(services int, more ...string) string
+	with := func(text tables, endpoint string) tables {
+		return func(services int, _ ...string) string { return text(services, endpoint) }
+	}
 	for _, c := range []struct {
-		name   string
-		with   func(services int) string
-		writes int
+		name          string
+		without, with tables
+		writes        int
 	}{
-		{"endpoint", func(services int) string { return crowd(services, "10.244.2.3:8080") }, 1},
+		{"endpoint", crowd, with(crowd, "10.244.2.3:8080"), 1},
+		// A real server at the cluster IP, the load-balancer IP and the node port, and one for local clients.
+		{"endpoint of a Local policy", localCrowd, with(localCrowd, "10.244.1.3:8080"), 4},
 		// A set's member, a virtual server and a real server at each of two addresses; the route, and what guards it.
-		{"Service", func(services int) string { return crowd(services) + another }, 8},
+		{"Service", crowd, func(services int, _ ...string) string { return crowd(services) + another }, 8},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
@@ -82,7 +104,7 @@ func testWork(t *testing.T) {
 			d := n.open(t, n.config())
 			var costs [2][2]work
 			for i, services := range []int{few, many} {
-				start, comes, goes := comings(t, crowd(services), c.with(services))
+				start, comes, goes := comings(t, c.without(services), c.with(services))
 				sync(t, d, start)
 				costs[i] = n.costs(t, d, [2]transition{comes, goes}, c.writes)
 				t.Logf("among %d Services, coming and going: %+v", services, costs[i])

@@ -13,7 +13,7 @@ type verb uint8
 
 const (
 	create verb = iota
-	change      // an object: its scheduler, affinity or source; a real server: its weight
+	change      // an object: its traits; a real server: its weight
 	remove      // a real server of TCP: only when its connections have ended
 )
 
@@ -46,7 +46,7 @@ func diff(l *layout, has state, touched map[object]bool) steps {
 		switch {
 		case !there:
 			s.first = append(s.first, operation{verb: create, object: o, value: want})
-		case now.scheduler != want.scheduler || now.affinity != want.affinity || now.source != want.source:
+		case now.traits != want.traits:
 			s.first = append(s.first, operation{verb: change, object: o, value: want})
 		}
 		s.first = append(s.first, diffServers(o, want, now)...)
@@ -88,7 +88,7 @@ func (s state) realise(op operation) {
 		case remove:
 			delete(s, o)
 		case create, change:
-			s[o] = held{op.value.scheduler, op.value.affinity, s[o].weights, op.value.source}
+			s[o] = held{op.value.traits, s[o].weights}
 		}
 		return
 	}

@@ -5,7 +5,7 @@
 // pure) compares them with what the kernel was last known to hold. The kernel half (kernel*.go, rules*.go) speaks netlink;
 // a fixed number of iptables rules matches on the ipsets, and is written when a backend starts or something broke it.
 //
-// External traffic under a Local policy needs two lists for one address, which a virtual server has not: internal/iptables
-// programs that part of the table (delegate.go), in its own chains. Its neighbours are that package and the loop in
-// internal/proxy, which calls it.
+// External traffic under a Local policy needs two lists for one address, which a virtual server has not: local clients are led
+// to a second one, by a mark (mark.go). Its neighbours are internal/iptables, which finds the host's flavour and whose settings
+// it shares, and the loop in internal/proxy, which calls it.
 package ipvs

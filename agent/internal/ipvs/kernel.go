@@ -51,6 +51,8 @@ type kernel struct {
 	// servers is nil where IPVS was not looked for, or is not there.
 	servers *ipvs.Handle
 	links   *netlink.Handle
+	// marked writes and reads the sets whose members carry marks.
+	marked *markedSets
 	// loopback is the index of the device that local routes name.
 	loopback int
 	// procSys is the folder of kernel parameters.
@@ -87,7 +89,12 @@ func openLinks(procSys string) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	k := &kernel{links: links, procSys: procSys, around: func(change func() error) error { return change() }}
+	marked, err := openMarkedSets()
+	if err != nil {
+		links.Close()
+		return nil, err
+	}
+	k := &kernel{links: links, marked: marked, procSys: procSys, around: func(change func() error) error { return change() }}
 	lo, err := links.LinkByName("lo")
 	if err != nil {
 		k.close()
@@ -119,6 +126,7 @@ func (k *kernel) close() {
 		k.servers.Close()
 	}
 	k.links.Close()
+	k.marked.close()
 }
 
 // Where the kernel lists its virtual servers, and its IPv6 addresses: what is not there, the kernel has not.
@@ -160,7 +168,7 @@ func (k *kernel) do(op operation) (gone bool, err error) {
 		switch {
 		case op.object.kind == route:
 			err = k.route(op)
-		case op.object.kind != server:
+		case !op.object.kind.serves():
 			err = k.member(op)
 		case op.real.IsValid():
 			gone, err = k.realServer(op)
@@ -238,11 +246,11 @@ func (k *kernel) busy(op operation) (bool, error) {
 	return false, nil
 }
 
-// service is the library's form of a virtual server.
+// service is the library's form of a virtual server. With a mark, that is all that the kernel looks at.
 func service(o object, v value) *ipvs.Service {
 	s := &ipvs.Service{
 		Address: o.addr.Addr().AsSlice(), Port: o.addr.Port(), Protocol: uint16(o.protocol.IANA()), AddressFamily: addressFamily(o.family()),
-		SchedName: v.scheduler, Netmask: hostNetmask,
+		FWMark: o.mark, SchedName: v.scheduler, Netmask: hostNetmask,
 	}
 	if o.family() == fwd.IPv6 {
 		s.Netmask = hostNetmaskIP6
@@ -276,7 +284,7 @@ func (k *kernel) localRoute(a netip.Addr) *netlink.Route {
 // member adds to a set, or takes from it.
 func (k *kernel) member(op operation) error {
 	o := op.object
-	protocol, port := o.protocol.IANA(), o.addr.Port()
+	name, protocol, port := setName(o.kind, o.family()), o.protocol.IANA(), o.addr.Port()
 	e := &netlink.IPSetEntry{IP: o.addr.Addr().AsSlice(), Replace: true}
 	if o.kind != protected {
 		e.Protocol, e.Port = &protocol, &port
@@ -284,9 +292,11 @@ func (k *kernel) member(op operation) error {
 	if o.kind == allowed {
 		e.IP2, e.CIDR2 = o.source.Addr().AsSlice(), uint8(o.source.Bits())
 	}
-	name := setName(o.kind, o.family())
-	if op.verb == remove {
+	switch {
+	case op.verb == remove:
 		return k.links.IpsetDel(name, e)
+	case o.kind == localPort:
+		return k.marked.put(name, markedMember{o.protocol, o.addr, op.value.mark})
 	}
 	return k.links.IpsetAdd(name, e)
 }
@@ -294,7 +304,8 @@ func (k *kernel) member(op operation) error {
 // createSet makes an empty set.
 func (k *kernel) createSet(of kind, f fwd.Family) error {
 	return k.around(func() error {
-		err := k.links.IpsetCreate(setName(of, f), setType(of), netlink.IpsetCreateOptions{Family: uint8(addressFamily(f)), MaxElements: maxMembers})
+		options := netlink.IpsetCreateOptions{Family: uint8(addressFamily(f)), MaxElements: maxMembers, Skbinfo: of == localPort}
+		err := k.links.IpsetCreate(setName(of, f), setType(of), options)
 		if err != nil {
 			return fmt.Errorf("create ipset %s: %w", setName(of, f), err)
 		}

@@ -49,7 +49,7 @@ func (k *kernel) read(ctx context.Context, families []fwd.Family) (*snapshot, er
 }
 
 func (k *kernel) readSet(s *snapshot, of kind, f fwd.Family) error {
-	list, err := k.links.IpsetList(setName(of, f))
+	list, err := k.list(of, f)
 	if errors.Is(err, unix.ENOENT) {
 		s.missingSets = append(s.missingSets, object{kind: of, addr: netip.AddrPortFrom(anyAddr(f), 0)})
 		return nil
@@ -62,10 +62,22 @@ func (k *kernel) readSet(s *snapshot, of kind, f fwd.Family) error {
 	}
 	for _, e := range list.Entries {
 		if o, ok := memberOf(of, e); ok {
-			s.has[o] = held{}
+			h := held{}
+			if e.Mark != nil {
+				h.mark = *e.Mark
+			}
+			s.has[o] = h
 		}
 	}
 	return nil
+}
+
+// list reads a set; the library logs a complaint about each member with a mark.
+func (k *kernel) list(of kind, f fwd.Family) (*netlink.IPSetResult, error) {
+	if of == localPort {
+		return k.marked.list(setName(of, f))
+	}
+	return k.links.IpsetList(setName(of, f)) //nolint:wrapcheck // the caller names the set
 }
 
 // anyAddr stands for a family.
@@ -138,7 +150,7 @@ func (k *kernel) readRoutes(s *snapshot, f fwd.Family) error {
 		}
 		if at, ok := addrPort(r.Dst.IP, 0); ok {
 			source, _ := netip.AddrFromSlice(r.Src)
-			s.has[object{kind: route, addr: at}] = held{source: source}
+			s.has[object{kind: route, addr: at}] = held{traits: traits{source: source}}
 		}
 	}
 	return nil
@@ -167,12 +179,11 @@ func (k *kernel) readServers(ctx context.Context, s *snapshot, families []fwd.Fa
 		return fmt.Errorf("read virtual servers: %w", err)
 	}
 	for _, v := range all {
-		at, ok := addrPort(v.Address, v.Port)
-		protocol := protocolOf(uint8(v.Protocol))
-		if v.FWMark != 0 || !ok || protocol == 0 || !slices.Contains(families, fwd.FamilyOf(at.Addr())) {
+		o, ok := serverOf(v)
+		if !ok || !slices.Contains(families, o.family()) {
 			continue
 		}
-		h := held{scheduler: v.SchedName}
+		h := held{traits: traits{scheduler: v.SchedName}}
 		if v.Flags&persistent != 0 {
 			h.affinity = v.Timeout
 		}
@@ -184,9 +195,23 @@ func (k *kernel) readServers(ctx context.Context, s *snapshot, families []fwd.Fa
 		} else if err != nil {
 			return err
 		}
-		s.has[object{kind: server, protocol: protocol, addr: at}] = h
+		s.has[o] = h
 	}
 	return nil
+}
+
+// serverOf names a virtual server as object; false for what no Service can have.
+func serverOf(v *ipvs.Service) (object, bool) {
+	if v.FWMark != 0 {
+		f := fwd.IPv4
+		if v.AddressFamily == unix.AF_INET6 {
+			f = fwd.IPv6
+		}
+		return markServer(f, v.FWMark)
+	}
+	at, ok := addrPort(v.Address, v.Port)
+	o := object{kind: server, protocol: protocolOf(uint8(v.Protocol)), addr: at}
+	return o, ok && o.protocol != 0
 }
 
 func (k *kernel) readWeights(v *ipvs.Service) (map[netip.AddrPort]int, error) {
@@ -203,7 +228,8 @@ func (k *kernel) readWeights(v *ipvs.Service) (map[netip.AddrPort]int, error) {
 	return weights, nil
 }
 
-// ours leaves those virtual servers out that are somebody else's: neither wanted, nor in a set of ours, nor known.
+// ours leaves those virtual servers out that are somebody else's: neither wanted, nor in a set of ours, nor known. One that has
+// a mark of ours is ours.
 func (s *snapshot) ours(c Config, wanted func(object) bool) state {
 	mine := state{}
 	for o, h := range s.has {
@@ -217,7 +243,7 @@ func (s *snapshot) ours(c Config, wanted func(object) bool) state {
 
 // marked reports whether a virtual server is a member of one of the sets that tell ours.
 func (s *snapshot) marked(o object) bool {
-	for _, class := range []kind{clusterPort, externalPort} {
+	for _, class := range classes() {
 		o.kind = class
 		if _, ok := s.has[o]; ok {
 			return true

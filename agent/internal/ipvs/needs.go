@@ -38,11 +38,13 @@ func needs(f fwd.Family) []need {
 	return []need{
 		{mangle, "mangle", "-j DROP"},
 		{"xt_comment", "nat", "-m comment --comment fairlead -j RETURN"},
-		{"xt_conntrack", "filter", "-m conntrack ! --ctstate NEW -j RETURN"},
+		{"xt_conntrack", "filter", "-m conntrack ! --ctstate NEW -j ACCEPT"},
+		{"xt_addrtype", "mangle", "-m addrtype --src-type LOCAL -j RETURN"},
 		{"REJECT", "filter", "-p tcp -j REJECT --reject-with tcp-reset"},
 		{"xt_mark", "nat", "-m mark ! --mark 0x1/0x1 -j MARK --set-xmark 0x0/0x1"},
 		{"xt_MASQUERADE", "nat", "-j MASQUERADE --random-fully"},
 		{"xt_set", "nat", match + " -j RETURN"},
+		{"xt_set that maps marks (Linux 3.18)", "mangle", "-j SET --map-set " + setName(localPort, f) + " dst,dst --map-mark"},
 		{"xt_ipvs", "nat", "-m ipvs ! --ipvs -j RETURN"},
 		{"xt_bpf", "nat", fmt.Sprintf("-m bpf --bytecode %q -j RETURN", sameAddrProgram(f))},
 	}
@@ -89,7 +91,7 @@ func (k *kernel) probeServer(scheduler string, f fwd.Family) error {
 }
 
 func probedServer(f fwd.Family, scheduler string) *ipvs.Service {
-	return service(object{kind: server, protocol: fwd.UDP, addr: netip.AddrPortFrom(anyAddr(f), probePort)}, value{scheduler: scheduler})
+	return service(object{kind: server, protocol: fwd.UDP, addr: netip.AddrPortFrom(anyAddr(f), probePort)}, value{traits: traits{scheduler: scheduler}})
 }
 
 // removeProbed removes what an agent has left that was killed as it asked.
@@ -115,8 +117,11 @@ func (k *kernel) probeSets(f fwd.Family) (made []kind, err error) {
 		case errors.Is(err, unix.EPERM):
 			return made, err
 		case !errors.Is(err, unix.EEXIST):
-			module := "ip_set_" + strings.NewReplacer(":", "_", ",", "").Replace(setType(of))
-			return made, fmt.Errorf("%w (%w)", lacks("ipset "+setType(of), module), err)
+			what, module := "ipset "+setType(of), "ip_set_"+strings.NewReplacer(":", "_", ",", "").Replace(setType(of))
+			if of == localPort {
+				what += " with skbinfo (Linux 3.18)"
+			}
+			return made, fmt.Errorf("%w (%w)", lacks(what, module), err)
 		}
 	}
 	return made, nil

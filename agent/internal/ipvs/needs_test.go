@@ -55,10 +55,10 @@ func TestMissing(t *testing.T) {
 		}
 	}
 	write(loader, script, 0o700)
-	// What any iptables needs, and internal/iptables.
+	// What any iptables needs.
 	names := []string{
 		"ip_tables", "ip6_tables", "iptable_nat", "ip6table_nat", "iptable_filter", "ip6table_filter", "xt_comment", "xt_tcpudp", "xt_addrtype",
-		"xt_conntrack", "xt_mark", "xt_statistic", "xt_nat", "xt_MASQUERADE", "ipt_REJECT", "ip6t_REJECT", "xt_sctp", "xt_recent",
+		"xt_conntrack", "xt_mark", "xt_MASQUERADE", "ipt_REJECT", "ip6t_REJECT",
 	}
 	write(allowed, strings.Join(names, "\n"), 0o600)
 	write("/proc/sys/kernel/modprobe", loader, 0o600)
@@ -84,7 +84,7 @@ func TestMissing(t *testing.T) {
 		write(allowed, strings.Join(names, "\n"), 0o600)
 	}
 	want := []string{
-		"netfilter over netlink", "ipset", `IPVS scheduler "rr"`, "ipset hash:ip,port,net", "ipset hash:ip,port", "ipset hash:ip", "iptable_mangle for iptables-legacy", "xt_set for iptables-legacy",
+		"netfilter over netlink", "ipset", `IPVS scheduler "rr"`, "ipset hash:ip,port", "ipset hash:ip,port,net", "ipset hash:ip", "iptable_mangle for iptables-legacy", "xt_set for iptables-legacy",
 		"xt_ipvs for iptables-legacy", "xt_bpf for iptables-legacy", "ip6table_mangle for ip6tables-legacy",
 	}
 	if !slices.Equal(missing, want) {

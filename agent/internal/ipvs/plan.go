@@ -1,11 +1,9 @@
 package ipvs
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
-	"github.com/fairlead/fairlead/agent/dataplane"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
@@ -31,7 +29,7 @@ const (
 	rankExternal
 )
 
-// claims says what a Service port needs. External traffic under a Local policy is not in it: see delegated.
+// claims says what a Service port needs.
 func (s *settings) claims(p *fwd.Port) []claim {
 	w := portPlan{settings: s, port: p}
 	list := p.Cluster()
@@ -41,25 +39,20 @@ func (s *settings) claims(p *fwd.Port) []claim {
 	if p.ClusterIP.IsValid() {
 		w.serve(clusterPort, p.ClusterIP, list)
 	}
-	if p.ExternalLocal {
-		return w.claims
-	}
-	list = p.Cluster()
-	for _, ip := range p.ExternalIPs {
-		w.serve(externalPort, ip, list)
-	}
-	for _, ip := range p.LoadBalancerIPs {
-		w.serve(externalPort, ip, list)
-		if len(list) > 0 {
-			w.guard(ip)
-		}
-	}
-	if p.NodePort != 0 {
-		for _, a := range s.nodePortAddrs(p.Family) {
-			w.virtual(externalPort, netip.AddrPortFrom(a, p.NodePort), list)
-		}
-	}
+	w.external()
+	w.health()
 	return w.claims
+}
+
+// health claims the port at which load balancers ask about this node, at all addresses that they may use.
+func (w *portPlan) health() {
+	if w.port.HealthCheckNodePort == 0 {
+		return
+	}
+	for _, a := range slices.Concat(w.port.ExternalIPs, w.port.LoadBalancerIPs, w.nodePortAddrs(w.port.Family)) {
+		o := object{kind: health, protocol: fwd.TCP, addr: netip.AddrPortFrom(a, w.port.HealthCheckNodePort)}
+		w.claims = append(w.claims, claim{object: o, rank: rankExternal})
+	}
 }
 
 // portPlan is the work on the claims of one Service port.
@@ -67,6 +60,63 @@ type portPlan struct {
 	*settings
 	port   *fwd.Port
 	claims []claim
+}
+
+// external claims the addresses that are not the cluster IP. Under a Local policy each has the local list, and all of them have
+// one more virtual server, for local clients.
+func (w *portPlan) external() {
+	class, list := externalPort, w.port.Cluster()
+	if w.port.ExternalLocal {
+		class, list = localPort, w.port.Local()
+	}
+	before := len(w.claims)
+	for _, ip := range w.port.ExternalIPs {
+		w.serve(class, ip, list)
+	}
+	for _, ip := range w.port.LoadBalancerIPs {
+		w.serve(class, ip, list)
+		if len(w.port.Cluster()) > 0 {
+			w.guard(ip)
+		}
+	}
+	if w.port.NodePort != 0 {
+		for _, a := range w.nodePortAddrs(w.port.Family) {
+			w.virtual(class, netip.AddrPortFrom(a, w.port.NodePort), list)
+		}
+	}
+	if class == localPort && len(w.claims) > before {
+		w.shortcut()
+	}
+}
+
+// shortcut claims the virtual server that local clients get.
+func (w *portPlan) shortcut() {
+	o, _ := markServer(w.port.Family, markOf(w.port))
+	v := value{traits: traits{scheduler: w.scheduler(w.port)}, servers: addresses(w.port.Cluster())}
+	if w.port.AffinitySeconds > 0 {
+		v.scheduler = w.stickyScheduler()
+	}
+	w.claims = append(w.claims, claim{object: o, rank: rankExternal, value: v})
+}
+
+// stickyScheduler is the one that gives each client its server, in a virtual server by mark. Persistence cannot do it there: it
+// sends clients to the port that they asked for instead of the real server's (ip_vs_sched_persist of Linux 6.1).
+func (s *settings) stickyScheduler() string {
+	for _, name := range []string{"mh", "sh"} {
+		if !s.missing[name] {
+			return name
+		}
+	}
+	return s.config.Scheduler
+}
+
+// addresses are those of backends, in their order.
+func addresses(list []fwd.Backend) []netip.AddrPort {
+	var addrs []netip.AddrPort
+	for _, b := range list {
+		addrs = append(addrs, b.Addr)
+	}
+	return addrs
 }
 
 // rank orders claims by the class of the virtual server that they belong to.
@@ -98,10 +148,7 @@ func (w *portPlan) serve(class kind, ip netip.Addr, list []fwd.Backend) {
 // virtual claims a virtual server. One without real servers refuses its clients, which is right where there is no endpoint
 // anywhere; where others have some, clients are not answered.
 func (w *portPlan) virtual(class kind, at netip.AddrPort, list []fwd.Backend) {
-	v := value{scheduler: w.scheduler(w.port), affinity: w.port.AffinitySeconds}
-	for _, b := range list {
-		v.servers = append(v.servers, b.Addr)
-	}
+	v := value{traits: traits{scheduler: w.scheduler(w.port), affinity: w.port.AffinitySeconds}, servers: addresses(list)}
 	o := object{protocol: w.port.Protocol, addr: at}
 	kinds := []kind{class, server}
 	if len(list) == 0 && w.port.Usable {
@@ -112,6 +159,9 @@ func (w *portPlan) virtual(class kind, at netip.AddrPort, list []fwd.Backend) {
 		c := claim{object: o, rank: rank(class)}
 		if k == server {
 			c.value = v
+		}
+		if k == localPort {
+			c.value.mark = markOf(w.port)
 		}
 		w.claims = append(w.claims, c)
 	}
@@ -144,17 +194,6 @@ func (s *settings) scheduler(p *fwd.Port) string {
 		return s.config.Scheduler
 	}
 	return p.Scheduler
-}
-
-// notice tells the owner of a Service port about a scheduler that it does not get.
-func (s *settings) notice(p *fwd.Port) (dataplane.Notice, bool) {
-	if p.Scheduler == "" || s.scheduler(p) == p.Scheduler {
-		return dataplane.Notice{}, false
-	}
-	return dataplane.Notice{
-		Namespace: p.Namespace, Name: p.Name, Reason: "UnknownScheduler",
-		Message: fmt.Sprintf("IPVS scheduler %q is not known to the kernel, %s is used", p.Scheduler, s.config.Scheduler),
-	}, true
 }
 
 func (s *settings) isLocal(a netip.Addr) bool {

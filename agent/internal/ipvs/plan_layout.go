@@ -79,10 +79,11 @@ func (l *layout) remove(id fwd.ID, c object) {
 	}
 }
 
-// value returns what an object should be; false: it should not be.
+// value returns what an object should be; false: it should not be. Service ports that meet in one mark have no virtual server
+// by mark, any of them: their local clients get what clients outside get, and never another Service's endpoints.
 func (l *layout) value(o object) (value, bool) {
 	claims := l.wanted[o]
-	if len(claims) == 0 {
+	if len(claims) == 0 || o.kind == shortcut && len(claims) > 1 {
 		return value{}, false
 	}
 	return claims[0].value, true

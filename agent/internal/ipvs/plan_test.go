@@ -98,45 +98,6 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestDelegate holds the same of the table that is left to the iptables backend, and that it holds nothing else.
-func TestDelegate(t *testing.T) {
-	files := loadTraces(t)
-	now, reduced := &fwd.Table{}, &fwd.Table{}
-	rng := rand.New(rand.NewPCG(2, 2))
-	some := false
-	for range 100 {
-		next, changed, err := now.Apply(fwd.DiffTables(now, files[rng.IntN(len(files))].Table))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if reduced, _, err = delegate(Defaults(), reduced, next, changed.Ports); err != nil {
-			t.Fatal(err)
-		}
-		now = next
-		fresh, _, err := delegate(Defaults(), &fwd.Table{}, now, ids(now))
-		if err != nil || fresh.Digest() != reduced.Digest() {
-			t.Fatalf("digest %x, fresh %x, error %v", reduced.Digest(), fresh.Digest(), err)
-		}
-		for _, p := range reduced.Ports() {
-			some = true
-			if !p.ExternalLocal || p.ClusterIP.IsValid() {
-				t.Errorf("delegated: %+v", p.ServicePort)
-			}
-		}
-	}
-	if !some {
-		t.Error("nothing was ever delegated")
-	}
-}
-
-func ids(t *fwd.Table) []fwd.ID {
-	var ids []fwd.ID
-	for id := range t.Ports() {
-		ids = append(ids, id)
-	}
-	return ids
-}
-
 // TestClaims holds that a cluster IP beats an external IP of the same address, protocol and port, whoever came first.
 func TestClaims(t *testing.T) {
 	table := parseTable(t, `

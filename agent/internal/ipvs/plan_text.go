@@ -3,18 +3,15 @@ package ipvs
 import (
 	"fmt"
 	"io"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
-	"github.com/fairlead/fairlead/agent/internal/iptables"
 	"github.com/fairlead/fairlead/proto/fwd"
 )
 
 // WritePlan writes what the backend would program for a table, one family, on a host whose devices carry the Node's
-// addresses and no others: objects as lines, then the rules as text of iptables-restore, then what is left to the iptables
-// backend. Equal input gives equal text.
+// addresses and no others: objects as lines, then the rules as text of iptables-restore. Equal input gives equal text.
 func WritePlan(w io.Writer, c Config, f fwd.Family, t *fwd.Table) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -25,10 +22,13 @@ func WritePlan(w io.Writer, c Config, f fwd.Family, t *fwd.Table) error {
 	l := newLayout(s, t)
 	var b strings.Builder
 	for _, o := range sorted(l.wanted) {
-		v, _ := l.value(o)
+		v, ok := l.value(o)
+		if !ok {
+			continue
+		}
 		b.WriteString(o.String())
 		switch {
-		case o.kind == server:
+		case o.kind.serves():
 			fmt.Fprintf(&b, " scheduler %s", v.scheduler)
 			if v.affinity > 0 {
 				fmt.Fprintf(&b, " persistent %d", v.affinity)
@@ -38,6 +38,8 @@ func WritePlan(w io.Writer, c Config, f fwd.Family, t *fwd.Table) error {
 			}
 		case v.source.IsValid():
 			fmt.Fprintf(&b, " src %v", v.source)
+		case v.mark != 0:
+			fmt.Fprintf(&b, " fwmark %#x", v.mark)
 		}
 		b.WriteString("\n")
 	}
@@ -45,9 +47,5 @@ func WritePlan(w io.Writer, c Config, f fwd.Family, t *fwd.Table) error {
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write plan: %w", err)
 	}
-	reduced, _, err := delegate(c, &fwd.Table{}, t, slices.Collect(maps.Keys(maps.Collect(t.Ports()))))
-	if err != nil {
-		return fmt.Errorf("reduce table to local policies: %w", err)
-	}
-	return iptables.WritePlan(w, c.Rules, f, reduced)
+	return nil
 }

@@ -16,9 +16,8 @@ import (
 
 // Retire takes away what this mode has left in the calling thread's network namespace, after another mode has taken over,
 // so that no new connection comes this way. A virtual server with connections stays for them, without weight; Retire returns
-// how many do, and has to be called again until none does. Flows of UDP know no end and are not waited for. What
-// internal/iptables programmed for this mode stays, since that may be the other mode. No module is loaded: what is not
-// there has left nothing. procSys is the folder of kernel parameters, as in Config.
+// how many do, and has to be called again until none does. Flows of UDP know no end and are not waited for. No module is
+// loaded: what is not there has left nothing. procSys is the folder of kernel parameters, as in Config.
 func Retire(ctx context.Context, procSys string) (waiting int, err error) {
 	return takeAway(ctx, procSys, true)
 }
@@ -67,7 +66,7 @@ func (k *kernel) takeAway(ctx context.Context, families []fwd.Family, wait bool)
 	}
 	mine := snap.ours(Config{}, func(object) bool { return false })
 	var errs []error
-	busy := occupied{map[object]bool{}, map[netip.Addr]bool{}}
+	busy := occupied{map[object]bool{}, map[netip.Addr]bool{}, map[object]object{}}
 	if wait {
 		errs = append(errs, k.quiesce(mine, busy))
 	}
@@ -96,18 +95,25 @@ func (k *kernel) takeAway(ctx context.Context, families []fwd.Family, wait bool)
 type occupied struct {
 	servers map[object]bool
 	addrs   map[netip.Addr]bool
+	// shortcuts are the virtual servers by mark that local clients get at a virtual server's address.
+	shortcuts map[object]object
 }
 
 // need reports whether the servers need an object: themselves, what tells that they are ours, and what makes their address
 // local and keeps the host's processes out of reach.
 func (b occupied) need(o object) bool {
 	switch o.kind {
-	case server, clusterPort, externalPort:
+	case clusterPort, externalPort:
 		o.kind = server
 		return b.servers[o]
+	case server, shortcut:
+		return b.servers[o]
+	case localPort:
+		o.kind = server
+		return b.servers[o] || b.servers[b.shortcuts[o]]
 	case protected, route:
 		return b.addrs[o.addr.Addr()]
-	case allowed, guarded, dropped, numKinds:
+	case health, allowed, guarded, dropped, numKinds:
 	}
 	return false
 }
@@ -117,7 +123,7 @@ func (b occupied) need(o object) bool {
 func (k *kernel) quiesce(mine state, busy occupied) error {
 	var errs []error
 	for _, o := range sorted(mine) {
-		if o.kind != server || o.protocol == fwd.UDP {
+		if !o.kind.serves() || o.protocol == fwd.UDP {
 			continue
 		}
 		connections, err := k.quiesceServer(o)
@@ -127,6 +133,15 @@ func (k *kernel) quiesce(mine state, busy occupied) error {
 		if connections > 0 || err != nil {
 			busy.servers[o], busy.addrs[o.addr.Addr()] = true, true
 		}
+	}
+	for o, h := range mine {
+		by, ok := markServer(o.family(), h.mark)
+		if o.kind != localPort || !ok || !busy.servers[by] {
+			continue
+		}
+		busy.addrs[o.addr.Addr()] = true
+		o.kind = server
+		busy.shortcuts[o] = by
 	}
 	return errors.Join(errs...)
 }

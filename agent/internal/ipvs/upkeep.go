@@ -2,7 +2,6 @@ package ipvs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -55,9 +54,9 @@ func (b *Backend) syncRules(ctx context.Context, node fwd.NodeFacts, delta datap
 // Cleanup implements dataplane.Interface. Connections through IPVS end with their virtual servers.
 func (b *Backend) Cleanup(ctx context.Context) error {
 	_, err := b.kernel.takeAway(ctx, b.config.families(), false)
-	b.layout, b.has, b.reduced = nil, nil, nil
+	b.layout, b.has = nil, nil
 	clear(b.rules)
-	return errors.Join(err, b.other.Cleanup(ctx))
+	return err
 }
 
 // sweep removes what a predecessor left in the other flavour.
