@@ -65,7 +65,11 @@ func (r *run) kill(ctx context.Context, c *stage.Controller, then func() error) 
 	if err != nil {
 		return Reconnect{}, err
 	}
-	return Reconnect{Took: time.UnixMicro(after.LastCurrent).Sub(began), Bytes: float64(after.WireBytes) / float64(after.Agents)}, nil
+	back := Reconnect{Took: time.UnixMicro(after.LastCurrent).Sub(began)}
+	if int(followed) == after.Agents { // others' connections have older bytes
+		back.Bytes = float64(after.WireBytes) / followed
+	}
+	return back, nil
 }
 
 // floodWriters is how many writes are under way at once in a flood.

@@ -95,7 +95,8 @@ type Flood struct {
 
 // Reconnect is a kill -9 of the controller.
 type Reconnect struct {
-	// Took is from the kill until the last agent was current, Bytes what an agent received, handshake included.
+	// Took is from the kill until the last agent was current, Bytes what an agent received, handshake included; 0 is not known: not
+	// all agents had followed the controller that was killed.
 	Took  time.Duration
 	Bytes float64
 }

@@ -26,21 +26,24 @@ type cost struct {
 	comeback time.Duration
 }
 
-// fit puts a line through the runs with the fewest and the most agents; what needs no line is taken from the latter.
+// fit puts a line through the runs with the fewest agents, where changes share revisions least. What needs no line is taken from
+// the run with the most, or is the most that a run has shown: what machines too slow for their agents save by sharing revisions is
+// not counted on.
 func fit(all []measure.Figures) (cost, bool) {
 	if len(all) < 2 {
 		return cost{}, false
 	}
-	byAgents := func(a, b measure.Figures) int { return a.Agents - b.Agents }
-	low, high := slices.MinFunc(all, byAgents), slices.MaxFunc(all, byAgents)
-	between := time.Duration(high.Agents - low.Agents)
-	if between == 0 {
+	runs := slices.SortedFunc(slices.Values(all), func(a, b measure.Figures) int { return a.Agents - b.Agents })
+	low, next, high := runs[0], runs[1], runs[len(runs)-1]
+	if low.Agents == next.Agents {
 		return cost{}, false
 	}
 	c := cost{
-		node:  (high.Lone.Controller - low.Lone.Controller) / between,
-		batch: perNode(high.BatchCPU, high), wire: high.Lone.Wire, memory: high.Memory, empty: high.EmptyMemory,
-		resume: high.Warm.Bytes, comeback: high.Warm.Took / time.Duration(high.Agents),
+		node:   (next.Lone.Controller - low.Lone.Controller) / time.Duration(next.Agents-low.Agents),
+		memory: high.Memory, empty: high.EmptyMemory, comeback: high.Warm.Took / time.Duration(high.Agents),
+	}
+	for _, f := range runs {
+		c.batch, c.wire, c.resume = max(c.batch, perNode(f.BatchCPU, f)), max(c.wire, f.Lone.Wire), max(c.resume, f.Warm.Bytes)
 	}
 	c.change = max(0, low.Lone.Controller-c.node*time.Duration(low.Agents))
 	return c, c.node > 0
@@ -69,7 +72,7 @@ func model(all []measure.Figures) table {
 		t.text = "Not fitted: it takes two numbers of agents, and a difference between them that is more than noise."
 		return t
 	}
-	t.text = fmt.Sprintf("A line through the fewest and the most agents measured: controller %s per change + %s per change and node (%s in batches), %s per change and node,\n"+
+	t.text = fmt.Sprintf("A line through the two runs with the fewest agents: controller %s per change + %s per change and node (%s in batches), %s per change and node,\n"+
 		"%s memory + %s per agent. Replicas: each uses at most %.1f of a core at %d changes a second, in revisions of one change each; under load changes share revisions, so that\n"+
 		"this is where latency begins to grow, not where it stops. Failover: all agents of one replica, at %s each as measured, their own work included.",
 		span(c.change), micros(c.node), micros(c.batch), bytes(c.wire), bytes(c.empty), bytes(c.memory), modelShare, modelRate, span(c.comeback))

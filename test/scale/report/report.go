@@ -64,6 +64,8 @@ func perNode(d time.Duration, f measure.Figures) time.Duration { return d / time
 
 func bytes(n float64) string {
 	switch {
+	case n == 0:
+		return sheet.None
 	case n < 10_000:
 		return fmt.Sprintf("%.0f B", n)
 	case n < 10_000_000:
