@@ -23,12 +23,12 @@ type ballot struct {
 	done     chan error
 }
 
-func vote(t *testing.T, client *fake.Clientset, c Candidate, floor uint64, adjust ...func(*Election)) *ballot {
+func vote(t *testing.T, client *fake.Clientset, c Candidate, adjust ...func(*Election)) *ballot {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	b := &ballot{terms: make(chan Term, 9), observed: make(chan string, 9), stop: cancel, done: make(chan error, 1)}
 	e := election(client, "")
-	e.Candidate, e.Floor, e.Observed = c, func() uint64 { return floor }, func(a string) { b.observed <- a }
+	e.Candidate, e.Observed = c, func(a string) { b.observed <- a }
 	for _, a := range adjust {
 		a(&e)
 	}
@@ -46,12 +46,12 @@ func vote(t *testing.T, client *fake.Clientset, c Candidate, floor uint64, adjus
 func TestEpochs(t *testing.T) {
 	client := fake.NewClientset()
 	future := uint64(time.Now().Add(time.Hour).UnixMicro()) //nolint:gosec // positive
-	first := vote(t, client, Candidate{"a:1", "a", "1"}, future)
+	first := vote(t, client, Candidate{"a:1", "a", "1"}, func(e *Election) { e.Floor = func() uint64 { return future } })
 	one := wait(t, "first term", first.terms)
 	if one.Epoch != future+1 || !one.Current() {
 		t.Errorf("epoch %d, current %v: want %d", one.Epoch, one.Current(), future+1)
 	}
-	second := vote(t, client, Candidate{"b:1", "b", "1"}, 0)
+	second := vote(t, client, Candidate{"b:1", "b", "1"})
 	if at := wait(t, "leader", second.observed); at != "a:1" {
 		t.Errorf("leader at %q", at)
 	}
@@ -78,11 +78,11 @@ func TestPredecessor(t *testing.T) {
 	var dead atomic.Bool
 	client.PrependReactor("update", "leases", refuseOf("a:1_a_killed", &dead))
 	long := func(e *Election) { e.Duration, e.Renew = time.Minute, 30*time.Second }
-	b := vote(t, client, Candidate{"a:1", "a", "killed"}, 0, long)
+	b := vote(t, client, Candidate{"a:1", "a", "killed"}, long)
 	killed := wait(t, "first term", b.terms)
 	// What a kill leaves: a Lease that nobody renews or gives back.
 	dead.Store(true)
-	next := vote(t, client, Candidate{"a:1", "a", "next"}, 0, long)
+	next := vote(t, client, Candidate{"a:1", "a", "next"}, long)
 	if term := wait(t, "next term", next.terms); term.Epoch <= killed.Epoch {
 		t.Errorf("epoch %d after %d", term.Epoch, killed.Epoch)
 	}
