@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -203,6 +204,11 @@ func (c compilation) run(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-tags", c.tags, "-ldflags", c.ldflags, "-o", c.out, c.pkg)
 	cmd.Dir = c.dir
 	cmd.Env = slices.Concat(os.Environ(), c.env, []string{"CGO_ENABLED=0"})
+	// A compiler that outlives this process, killed, would make the folder of its output again after that was removed. The
+	// signal comes when the thread ends that started it (prctl(2), PR_SET_PDEATHSIG), so that one must stay.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build %s: %w: %s", c.pkg, err, output)
 	}
