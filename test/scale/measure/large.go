@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/fairlead/fairlead/test/scale/meter"
@@ -33,39 +32,18 @@ type Large struct {
 }
 
 // RunLarge fills an API server, starts a controller on it twice, and floods it.
-func RunLarge(ctx context.Context, plan Plan) (_ *Large, err error) {
-	dir, err := os.MkdirTemp("", "fairlead-large-")
-	if err != nil {
-		return nil, fmt.Errorf("make folder: %w", err)
-	}
+func RunLarge(ctx context.Context, plan Plan) (Large, error) {
 	plan.Services = plan.LargeServices
-	s, err := stage.New(ctx, stage.Config{
-		Dir: dir, Nodes: largeNodes, Services: plan.Services, Pods: plan.Pods, Controller: plan.Controller, Progress: plan.Progress,
-	})
-	if err != nil {
-		return nil, err
+	r, l := &run{plan: plan}, &Large{Services: plan.Services, Pods: plan.Pods}
+	name := fmt.Sprintf("%d Services", plan.Services)
+	if err := r.play(ctx, name, largeNodes, []phase{
+		{"first publication", func(ctx context.Context) error { return r.publish(ctx, l) }},
+		{"cold start", func(ctx context.Context) error { return r.coldStart(ctx, l) }},
+		{"flood", func(ctx context.Context) error { return r.largeFlood(ctx, l) }},
+	}); err != nil {
+		return Large{}, fmt.Errorf("%s: %w", name, err)
 	}
-	r := &run{Stage: s, plan: plan}
-	defer func() {
-		r.end()
-		if err == nil {
-			err = os.RemoveAll(dir)
-		} else {
-			err = fmt.Errorf("%w (logs are in %s)", err, dir)
-		}
-	}()
-	l := &Large{Services: plan.Services, Pods: plan.Pods}
-	for _, phase := range []struct {
-		name string
-		do   func(context.Context, *Large) error
-	}{{"first publication", r.publish}, {"cold start", r.coldStart}, {"flood", r.largeFlood}} {
-		began := time.Now()
-		if err := phase.do(ctx, l); err != nil {
-			return nil, fmt.Errorf("%d Services: %s: %w", plan.Services, phase.name, err)
-		}
-		plan.say("%d Services: %s took %.1f s", plan.Services, phase.name, time.Since(began).Seconds())
-	}
-	return l, nil
+	return *l, nil
 }
 
 // publish starts the first controller, which finds no EndpointSlices, and ends it when it has written them.

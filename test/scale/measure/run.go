@@ -56,34 +56,10 @@ type run struct {
 	api                     int
 }
 
-func measure(ctx context.Context, plan Plan, n int) (_ Figures, err error) {
-	dir, err := os.MkdirTemp("", "fairlead-fanout-")
-	if err != nil {
-		return Figures{}, fmt.Errorf("make folder: %w", err)
-	}
-	s, err := stage.New(ctx, stage.Config{
-		Dir: dir, Nodes: n, Services: plan.Services, Pods: plan.Pods, Insecure: plan.Insecure, Controller: plan.Controller, Progress: plan.Progress,
-	})
-	if err != nil {
-		return Figures{}, err
-	}
-	r := &run{Stage: s, plan: plan}
+func measure(ctx context.Context, plan Plan, n int) (Figures, error) {
+	r := &run{plan: plan}
 	r.figures.Agents, r.figures.Rate = n, min(fullRate, fullRate*manyAgents/float64(n))
-	defer func() {
-		r.end()
-		if err == nil {
-			err = os.RemoveAll(dir)
-		} else {
-			err = fmt.Errorf("%w (logs are in %s)", err, dir)
-		}
-	}()
-	if r.api, err = meter.Find("kube-apiserver", dir); err != nil {
-		return Figures{}, err
-	}
-	for _, phase := range []struct {
-		name string
-		do   func(context.Context) error
-	}{
+	err := r.play(ctx, fmt.Sprintf("%d agents", n), n, []phase{
 		{"controllers", r.start},
 		{"flood", r.floodOnce},
 		{"connect", r.connect},
@@ -94,14 +70,48 @@ func measure(ctx context.Context, plan Plan, n int) (_ Figures, err error) {
 		{"raw writes", r.raw},
 		{"reconnect", r.reconnect},
 		{"kube-proxy's watchers", r.peer},
-	} {
+	})
+	return r.figures, err
+}
+
+// phase is a part of a run.
+type phase struct {
+	name string
+	do   func(context.Context) error
+}
+
+// play does all phases on a new API server, and ends everything. Its folder stays where one fails. name is for people.
+func (r *run) play(ctx context.Context, name string, nodes int, phases []phase) (err error) {
+	dir, err := os.MkdirTemp("", "fairlead-fanout-")
+	if err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	p := r.plan
+	r.Stage, err = stage.New(ctx, stage.Config{
+		Dir: dir, Nodes: nodes, Services: p.Services, Pods: p.Pods, Insecure: p.Insecure, Controller: p.Controller, Progress: p.Progress,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		r.end()
+		if err == nil {
+			err = os.RemoveAll(dir)
+		} else {
+			err = fmt.Errorf("%w (logs are in %s)", err, dir)
+		}
+	}()
+	if r.api, err = meter.Find("kube-apiserver", dir); err != nil {
+		return err
+	}
+	for _, phase := range phases {
 		began := time.Now()
 		if err := phase.do(ctx); err != nil {
-			return r.figures, fmt.Errorf("%s: %w", phase.name, err)
+			return fmt.Errorf("%s: %w", phase.name, err)
 		}
-		plan.say("%d agents: %s took %.1f s", n, phase.name, time.Since(began).Seconds())
+		p.say("%s: %s took %.1f s", name, phase.name, time.Since(began).Seconds())
 	}
-	return r.figures, nil
+	return nil
 }
 
 // end kills everything that runs.

@@ -64,7 +64,10 @@ func run(ctx context.Context, args []string) error {
 	if err := h.Look(began); err != nil {
 		return err
 	}
-	section, failed := measured(ctx, plan, func() (sheet.Header, error) { return h, h.Done(time.Since(began)) })
+	section, failed := measured(ctx, plan, func() (sheet.Header, error) {
+		err := h.Done(time.Since(began))
+		return h, err
+	})
 	if section == "" {
 		return fmt.Errorf("measure: %w", failed)
 	}
@@ -86,7 +89,7 @@ func measured(ctx context.Context, plan measure.Plan, done func() (sheet.Header,
 			return "", failed
 		}
 		h, err := done()
-		return report.Large(h, *large), err
+		return report.Large(h, large), err
 	}
 	figures, failed := measure.Run(ctx, plan)
 	h, err := done()
